@@ -1,0 +1,90 @@
+package analyze
+
+import "github.com/traceview/traceview/trace"
+
+// Table is a result as rows and typed columns, for every exporter.
+type Table struct {
+	Name    string // stable, snake_case: "phases"
+	Title   string // for people
+	Columns []Column
+	Rows    [][]Cell
+	Notes   []string // footnotes: what was left out and why
+}
+
+// Unit is what a column's numbers count.
+type Unit string
+
+const (
+	UnitNone     Unit = ""
+	UnitNanos    Unit = "ns"       // exporters for people scale it per column
+	UnitShare    Unit = "share"    // 0 to 1, printed as a percentage
+	UnitTokens   Unit = "tokens"   //
+	UnitRequests Unit = "requests" //
+	UnitRate     Unit = "1/s"      //
+)
+
+// Column describes the cells under it.
+type Column struct {
+	Name  string // stable, snake_case, with the unit where it has one: "mean_ns"
+	Title string // for people: "mean"
+	Unit  Unit
+	Text  bool // cells are words: left-aligned
+}
+
+// Cell is one value: text, an integer, a float, or absent.
+type Cell struct {
+	Kind CellKind
+	Text string
+	Int  int64
+	Num  float64
+	Mark string // a short mark printed behind the value: "†"
+}
+
+// CellKind is the type of a [Cell].
+type CellKind uint8
+
+const (
+	CellAbsent CellKind = iota // not known: null, never 0
+	CellText
+	CellInt
+	CellFloat
+)
+
+func TextCell(s string) Cell   { return Cell{Kind: CellText, Text: s} }
+func IntCell(i int64) Cell     { return Cell{Kind: CellInt, Int: i} }
+func FloatCell(f float64) Cell { return Cell{Kind: CellFloat, Num: f} }
+func OptCell(o trace.Opt[int64]) Cell {
+	if v, ok := o.Get(); ok {
+		return IntCell(v)
+	}
+	return Cell{}
+}
+
+// Stacks is a result as weighted paths, for profiles.
+type Stacks struct {
+	Types   []ValueType // of the values of each sample
+	Default int         // index of the type shown first
+	Samples []StackSample
+	// The observation window, Unix nanoseconds; absent where requests share no
+	// calendar.
+	Start, End trace.Opt[trace.Time]
+	Comments   []string
+}
+
+// ValueType names what a value counts: {"waiting", "nanoseconds"}.
+type ValueType struct{ Type, Unit string }
+
+// StackSample is one path from the root to the leaf with its weights.
+type StackSample struct {
+	Frames []string // root first
+	Values []int64  // as many as Types
+	Labels []Label  // sorted by key
+}
+
+// Label tags a sample. Where Unit is set, Num counts; else Text.
+type Label struct {
+	Key  string
+	Text string
+	Num  int64
+	Unit string
+}

@@ -1,0 +1,229 @@
+package trace
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Part is the time attributed to one set of phases.
+type Part struct {
+	Phase Phase
+	Dur   time.Duration
+}
+
+// Breakdown attributes every nanosecond of a request once.
+//
+// Two identities hold exactly:
+//
+//	Σ Parts + Unattributed = Extent
+//	Claimed = (Extent − Unattributed) + Overlap + Outside
+type Breakdown struct {
+	// Extent is e2e where Complete. Else it runs from arrival (or the first
+	// claim, where arrival is absent) to the last instant known.
+	Extent   time.Duration
+	Complete bool
+
+	Parts        []Part        // by phase set, ascending; no zero durations
+	Unattributed time.Duration // claimed by nobody
+	Claimed      time.Duration // sum of the lengths of all claims
+	Overlap      time.Duration // claimed more than once, beyond the first time
+	Outside      time.Duration // claimed before arrival or after the end
+	// Conflict is the part of the attributed time on which claims had nothing
+	// in common: the one that started last has it.
+	Conflict time.Duration
+	// Doubled is time that two claims of the very same set cover. Unlike the
+	// rest of Overlap it is no refinement of a wider claim by a narrower one.
+	Doubled time.Duration
+}
+
+// Of returns the time attributed to exactly that set of phases; for
+// Unattributed that which nobody claimed.
+func (b *Breakdown) Of(p Phase) time.Duration {
+	if p == Unattributed {
+		return b.Unattributed
+	}
+	for _, part := range b.Parts {
+		if part.Phase == p {
+			return part.Dur
+		}
+	}
+	return 0
+}
+
+// Kind returns the time of that kind; the kinds sum to Extent.
+func (b *Breakdown) Kind(k Kind) time.Duration {
+	if k == Unknown {
+		return b.Unattributed
+	}
+	var d time.Duration
+	for _, p := range b.Parts {
+		if p.Phase.Kind() == k {
+			d += p.Dur
+		}
+	}
+	return d
+}
+
+// Inconsistent reports whether the source claimed time twice, outside the
+// request, or for phases that exclude each other.
+func (b *Breakdown) Inconsistent() bool { return b.Outside > 0 || b.Conflict > 0 || b.Doubled > 0 }
+
+// Check reports a broken identity.
+func (b *Breakdown) Check() error {
+	sum := b.Unattributed
+	for _, p := range b.Parts {
+		if p.Dur <= 0 {
+			return fmt.Errorf("breakdown: %v has %d ns", p.Phase, p.Dur)
+		}
+		sum += p.Dur
+	}
+	if sum != b.Extent {
+		return fmt.Errorf("breakdown: parts add up to %d ns, not %d", sum, b.Extent)
+	}
+	if want := b.Extent - b.Unattributed + b.Overlap + b.Outside; b.Claimed != want {
+		return fmt.Errorf("breakdown: claimed %d ns, but attributed + overlap + outside is %d", b.Claimed, want)
+	}
+	if b.Unattributed < 0 || b.Overlap < 0 || b.Outside < 0 || b.Conflict < 0 || b.Doubled < 0 {
+		return fmt.Errorf("breakdown: negative remainder: %+v", *b)
+	}
+	return nil
+}
+
+// Extent returns the stretch that the breakdown of r covers: arrival to
+// completed, each replaced by the outermost known instant where it is absent.
+// ok is false where r has no instant at all.
+func (r *Request) Extent() (start, end Time, ok bool) {
+	see := func(t Time) {
+		if !ok {
+			start, end, ok = t, t, true
+		}
+		start, end = min(start, t), max(end, t)
+	}
+	for _, i := range []Instant{r.Queued, r.Scheduled, r.FirstToken, r.LastToken, r.Arrival, r.Completed} {
+		if i.Present() {
+			see(i.At)
+		}
+	}
+	for _, iv := range r.Intervals {
+		see(iv.Start)
+		see(iv.End)
+	}
+	if r.Arrival.Present() {
+		start, end = r.Arrival.At, max(end, r.Arrival.At)
+	}
+	if r.Completed.Present() {
+		end = r.Completed.At
+		start = min(start, end)
+	}
+	return start, end, ok
+}
+
+// Breakdown attributes r's time to the intersection of the claims on it: no
+// claim, Unattributed; one, that; a wider over a narrower one, the narrower;
+// claims with nothing in common, the one that started last (in a tie the
+// higher phase), and the time counts as Conflict too.
+func (r *Request) Breakdown() Breakdown {
+	var b Breakdown
+	start, end, ok := r.Extent()
+	if !ok {
+		return b
+	}
+	b.Extent = end.Sub(start)
+	b.Complete = r.Arrival.Present() && r.Completed.Present()
+
+	claims := make([]Interval, 0, len(r.Intervals))
+	for _, iv := range r.Intervals {
+		if iv.End <= iv.Start {
+			continue
+		}
+		b.Claimed += iv.End.Sub(iv.Start)
+		in := iv
+		in.Start, in.End = max(iv.Start, start), min(iv.End, end)
+		if in.End <= in.Start {
+			b.Outside += iv.End.Sub(iv.Start)
+			continue
+		}
+		b.Outside += iv.End.Sub(iv.Start) - in.End.Sub(in.Start)
+		claims = append(claims, in)
+	}
+	slices.SortFunc(claims, func(x, y Interval) int {
+		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Phase, y.Phase), cmp.Compare(x.End, y.End))
+	})
+	ends := make([]int, len(claims)) // indices of claims by end
+	for i := range ends {
+		ends[i] = i
+	}
+	slices.SortFunc(ends, func(i, j int) int { return cmp.Compare(claims[i].End, claims[j].End) })
+
+	// One sweep. active counts the open claims of each set, so that a step
+	// costs the number of distinct sets and not the number of claims; stack
+	// holds the open claims by start, ended ones removed when they reach the
+	// top.
+	var (
+		active [allPhases + 1]int
+		sets   []Phase // distinct sets with active > 0
+		parts  [allPhases + 1]time.Duration
+		stack  []int
+		open   int
+		ni, ne int
+		t      = start
+	)
+	for t < end {
+		for ne < len(ends) && claims[ends[ne]].End <= t {
+			p := claims[ends[ne]].Phase
+			if active[p]--; active[p] == 0 {
+				sets = slices.DeleteFunc(sets, func(q Phase) bool { return q == p })
+			}
+			open--
+			ne++
+		}
+		for ni < len(claims) && claims[ni].Start <= t {
+			p := claims[ni].Phase
+			if active[p]++; active[p] == 1 {
+				sets = append(sets, p)
+			}
+			stack = append(stack, ni)
+			open++
+			ni++
+		}
+		next := end
+		if ni < len(claims) {
+			next = min(next, claims[ni].Start)
+		}
+		if ne < len(ends) {
+			next = min(next, claims[ends[ne]].End)
+		}
+		d := next.Sub(t)
+		if open == 0 {
+			b.Unattributed += d
+		} else {
+			who := Phase(allPhases)
+			doubled := false
+			for _, p := range sets {
+				who &= p
+				doubled = doubled || active[p] > 1
+			}
+			if doubled {
+				b.Doubled += d
+			}
+			if who == Unattributed {
+				for claims[stack[len(stack)-1]].End <= t {
+					stack = stack[:len(stack)-1]
+				}
+				who = claims[stack[len(stack)-1]].Phase
+				b.Conflict += d
+			}
+			parts[who] += d
+			b.Overlap += time.Duration(open-1) * d
+		}
+		t = next
+	}
+	for p, d := range parts {
+		if d > 0 {
+			b.Parts = append(b.Parts, Part{Phase(p), d})
+		}
+	}
+	return b
+}
