@@ -139,14 +139,11 @@ func (r *Request) Breakdown() Breakdown {
 			continue
 		}
 		b.Claimed += iv.End.Sub(iv.Start)
-		in := iv
-		in.Start, in.End = max(iv.Start, start), min(iv.End, end)
-		if in.End <= in.Start {
-			b.Outside += iv.End.Sub(iv.Start)
-			continue
+		inside := max(0, min(iv.End, end).Sub(max(iv.Start, start)))
+		b.Outside += iv.End.Sub(iv.Start) - inside
+		if inside > 0 {
+			claims = append(claims, iv)
 		}
-		b.Outside += iv.End.Sub(iv.Start) - in.End.Sub(in.Start)
-		claims = append(claims, in)
 	}
 	slices.SortFunc(claims, func(x, y Interval) int {
 		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Phase, y.Phase), cmp.Compare(x.End, y.End))
