@@ -1,0 +1,385 @@
+package analyze
+
+import (
+	"encoding/binary"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// Options say what to report. The zero value works.
+type Options struct {
+	// By are the keys of one grouping (see [Key]); empty: each of service,
+	// model, replica, tenant, route and prompt_bucket that divides the
+	// requests, as a grouping of its own.
+	By []string
+	// Quantiles to give, in (0, 1); empty: 0.5, 0.9, 0.99.
+	Quantiles []float64
+	// From and To choose requests by arrival; see [Filter].
+	From, To Bound
+	// Objectives that a request must all meet to count as goodput.
+	Objectives []Objective
+	// AllOutcomes takes requests into the latency figures that ended
+	// otherwise than ok, as far as their end is known.
+	AllOutcomes bool
+}
+
+// Objective is an upper limit on a figure of each request.
+type Objective struct {
+	Figure string // "e2e", "ttft" or "tpot"
+	MaxNS  int64
+}
+
+// Analyzer collects requests and readings, and reports on them. It keeps some
+// 200 bytes a request and not the request. The order in which requests are
+// added, or how they are split between analyzers that are merged, changes
+// nothing in the report.
+type Analyzer struct {
+	opts     Options
+	rows     []row
+	parts    []trace.Part // of the rows, one after the other
+	waits    []span       // claimed waiting of the rows, likewise
+	text     []byte       // ids and paths of the rows
+	dims     interner     // dim tuples
+	dimRows  []dim        // what each tuple says
+	files    interner
+	hardware map[string]map[string]int64
+	versions map[string]int64
+	sampling map[string]map[string]int64
+	origin   Origin
+	readings []trace.Reading
+	key      []byte // scratch
+}
+
+// row is a request's share of the columns. It holds no pointers, so that the
+// collector passes over millions of them.
+type row struct {
+	start, end   int64 // the extent
+	arrival      int64 // start where hasArrival
+	ttft, tpot   int64 // tpot rounded to whole nanoseconds; negative: absent
+	in, out      int64 // tokens; negative: absent
+	cached       int64
+	outside      int64
+	overlap      int64
+	conflict     int64
+	offset       int64
+	text         uint64 // where its id and path begin
+	part         uint64
+	wait         uint64
+	line         int32
+	file, dim    uint32
+	idLen, path  uint32
+	parts, waits uint32
+	clock        trace.Clock
+	outcome      trace.Outcome
+	has          flag
+}
+
+type flag uint8
+
+const (
+	hasArrival flag = 1 << iota
+	hasExtent
+	complete // arrival and completion are known
+	inconsistent
+	tellsWaiting // some claim is of a waiting phase alone
+)
+
+// span is a stretch of time.
+type span struct{ start, end int64 }
+
+// dim is what many requests agree in: the values that groupings and the card
+// use.
+type dim struct {
+	service, model, replica, engine, format string
+	resolution                              time.Duration
+	by                                      []trace.Opt[string] // values of Analyzer.keys()
+}
+
+// interner numbers strings by first use. The numbers depend on the order of
+// input and never reach a report.
+type interner struct {
+	ids   map[string]uint32
+	names []string
+}
+
+func (n *interner) id(s string) uint32 {
+	if id, ok := n.ids[s]; ok {
+		return id
+	}
+	if n.ids == nil {
+		n.ids = make(map[string]uint32)
+	}
+	s = strings.Clone(s) // s may be a slice of a whole record
+	id := uint32(len(n.names))
+	n.ids[s] = id
+	n.names = append(n.names, s)
+	return id
+}
+
+// defaultBy are the keys that are tried where the user names none.
+var defaultBy = []string{"service", "model", "replica", "tenant", "route", "prompt_bucket"}
+
+// New returns an empty analyzer.
+func New(opts Options) *Analyzer {
+	if len(opts.Quantiles) == 0 {
+		opts.Quantiles = []float64{0.5, 0.9, 0.99}
+	}
+	opts.Quantiles = slices.Clone(opts.Quantiles)
+	opts.Quantiles = slices.DeleteFunc(opts.Quantiles, func(q float64) bool { return !(q > 0 && q < 1) })
+	slices.Sort(opts.Quantiles)
+	opts.Quantiles = slices.Compact(opts.Quantiles)
+	opts.By = slices.Clone(opts.By)
+	return &Analyzer{
+		opts:     opts,
+		hardware: map[string]map[string]int64{},
+		versions: map[string]int64{},
+		sampling: map[string]map[string]int64{},
+	}
+}
+
+func (a *Analyzer) keys() []string {
+	if len(a.opts.By) > 0 {
+		return a.opts.By
+	}
+	return defaultBy
+}
+
+// Add takes one request into account. It keeps nothing of r.
+func (a *Analyzer) Add(r *trace.Request) {
+	b := r.Breakdown()
+	w := row{
+		ttft: -1, tpot: -1, in: tokens(r.Input), out: tokens(r.Output), cached: tokens(r.Cached),
+		outside: int64(b.Outside), overlap: int64(b.Overlap), conflict: int64(b.Conflict),
+		offset: r.Source.Pos.Offset, line: int32(min(r.Source.Pos.Line, math.MaxInt32)),
+		clock: r.Clock, outcome: r.Outcome,
+		text: uint64(len(a.text)), part: uint64(len(a.parts)), wait: uint64(len(a.waits)),
+	}
+	start, end, ok := r.Extent()
+	if ok {
+		w.start, w.end, w.has = int64(start), int64(end), w.has|hasExtent
+	}
+	if t, ok := r.Arrival.Get(); ok {
+		w.arrival, w.has = int64(t), w.has|hasArrival
+		a.origin.See(r)
+	}
+	if b.Complete {
+		w.has |= complete
+	}
+	if b.Inconsistent() {
+		w.has |= inconsistent
+	}
+	if d, ok := r.TTFT().Get(); ok && d >= 0 {
+		w.ttft = int64(d)
+	}
+	if v, ok := r.TPOT().Get(); ok && v < math.MaxInt64 {
+		w.tpot = int64(math.Round(v))
+	}
+	a.parts = append(a.parts, b.Parts...)
+	for _, iv := range r.Intervals {
+		if iv.Phase.Kind() == trace.Waiting {
+			w.has |= tellsWaiting
+			s := span{max(int64(iv.Start), w.start), min(int64(iv.End), w.end)}
+			if s.end > s.start {
+				a.waits = append(a.waits, s)
+			}
+		}
+		if b.Of(iv.Phase) == 0 && reportsZero(r.Intervals, iv.Phase) {
+			a.parts = appendZero(a.parts, int(w.part), iv.Phase)
+		}
+	}
+	w.parts = uint32(len(a.parts) - int(w.part))
+	a.waits = union(a.waits, int(w.wait))
+	w.waits = uint32(len(a.waits) - int(w.wait))
+
+	id := r.ID
+	if id == "" {
+		id = r.TraceID
+	}
+	a.text = append(append(a.text, id...), r.Source.Pos.Path...)
+	w.idLen, w.path = uint32(len(id)), uint32(len(r.Source.Pos.Path))
+	w.file = a.files.id(r.Source.Pos.File)
+	w.dim = a.dim(r)
+	a.rows = append(a.rows, w)
+
+	for _, at := range r.Attrs {
+		switch {
+		case at.Key == "service.version":
+			a.versions[at.Value.String()]++
+		case isHardware(at.Key):
+			count(a.hardware, at.Key, at.Value.String(), 1)
+		case isSampling(at.Key):
+			count(a.sampling, at.Key, at.Value.String(), 1)
+		}
+	}
+}
+
+// reportsZero reports whether a claim of p that got no time says that the
+// phase took none. A set that a narrower claim covers has been refined: it
+// says nothing of its own.
+func reportsZero(ivs []trace.Interval, p trace.Phase) bool {
+	return !slices.ContainsFunc(ivs, func(iv trace.Interval) bool { return iv.Phase != p && iv.Phase&^p == 0 })
+}
+
+// appendZero adds a part of no length, once.
+func appendZero(parts []trace.Part, from int, p trace.Phase) []trace.Part {
+	if slices.ContainsFunc(parts[from:], func(q trace.Part) bool { return q.Phase == p }) {
+		return parts
+	}
+	return append(parts, trace.Part{Phase: p})
+}
+
+// union sorts the spans from index from on and joins those that touch.
+func union(s []span, from int) []span {
+	if len(s)-from < 2 {
+		return s
+	}
+	in := s[from:]
+	slices.SortFunc(in, func(x, y span) int { return cmpInt(x.start, y.start) })
+	out := in[:1]
+	for _, x := range in[1:] {
+		if last := &out[len(out)-1]; x.start <= last.end {
+			last.end = max(last.end, x.end)
+		} else {
+			out = append(out, x)
+		}
+	}
+	return s[:from+len(out)]
+}
+
+func cmpInt(x, y int64) int {
+	switch {
+	case x < y:
+		return -1
+	case x > y:
+		return 1
+	}
+	return 0
+}
+
+func tokens(o trace.Opt[int]) int64 { return int64(o.Or(-1)) }
+
+func count(m map[string]map[string]int64, key, value string, n int64) {
+	if m[key] == nil {
+		m[strings.Clone(key)] = map[string]int64{}
+	}
+	m[key][value] += n
+}
+
+// isHardware reports whether an attribute tells of the machine.
+func isHardware(key string) bool {
+	switch key {
+	case "k8s.node.name", "cloud.region", "cloud.availability_zone":
+		return true
+	}
+	return strings.HasPrefix(key, "host.") || strings.HasPrefix(key, "gpu.") || strings.HasPrefix(key, "hw.")
+}
+
+// isSampling reports whether an attribute tells of how traces were chosen.
+func isSampling(key string) bool {
+	switch key {
+	case "sampler.type", "sampler.param", "SampleRate":
+		return true
+	}
+	return strings.HasPrefix(key, "sampling.")
+}
+
+// dim numbers the values that r shares with others.
+func (a *Analyzer) dim(r *trace.Request) uint32 {
+	k := a.key[:0]
+	add := func(s string) {
+		k = binary.AppendUvarint(k, uint64(len(s)))
+		k = append(k, s...)
+	}
+	for _, s := range []string{r.Service, r.Model, r.Replica, r.Source.Engine, r.Source.Format} {
+		add(s)
+	}
+	k = binary.AppendVarint(k, int64(r.Resolution))
+	for _, by := range a.keys() {
+		v, ok := Key(r, by)
+		if !ok {
+			k = append(k, 0)
+			continue
+		}
+		k = append(k, 1)
+		add(v)
+	}
+	a.key = k
+	if id, ok := a.dims.ids[string(k)]; ok {
+		return id
+	}
+	d := dim{
+		service: strings.Clone(r.Service), model: strings.Clone(r.Model), replica: strings.Clone(r.Replica),
+		engine: strings.Clone(r.Source.Engine), format: strings.Clone(r.Source.Format), resolution: r.Resolution,
+	}
+	for _, by := range a.keys() {
+		if v, ok := Key(r, by); ok {
+			d.by = append(d.by, trace.Some(strings.Clone(v)))
+		} else {
+			d.by = append(d.by, trace.Opt[string]{})
+		}
+	}
+	a.dimRows = append(a.dimRows, d)
+	return a.dims.id(string(k))
+}
+
+// AddReading takes an engine's statement of its state into account.
+func (a *Analyzer) AddReading(r trace.Reading) { a.readings = append(a.readings, r) }
+
+// Merge takes all that b has seen into account. Both must have been made with
+// the same options; b is not used afterwards.
+func (a *Analyzer) Merge(b *Analyzer) {
+	dims := make([]uint32, len(b.dims.names))
+	for i, k := range b.dims.names {
+		if _, ok := a.dims.ids[k]; !ok {
+			a.dimRows = append(a.dimRows, b.dimRows[i])
+		}
+		dims[i] = a.dims.id(k)
+	}
+	files := make([]uint32, len(b.files.names))
+	for i, f := range b.files.names {
+		files[i] = a.files.id(f)
+	}
+	text, part, wait := uint64(len(a.text)), uint64(len(a.parts)), uint64(len(a.waits))
+	for _, w := range b.rows {
+		w.text, w.part, w.wait = w.text+text, w.part+part, w.wait+wait
+		w.dim, w.file = dims[w.dim], files[w.file]
+		a.rows = append(a.rows, w)
+	}
+	a.text = append(a.text, b.text...)
+	a.parts = append(a.parts, b.parts...)
+	a.waits = append(a.waits, b.waits...)
+	for v, n := range b.versions {
+		a.versions[v] += n
+	}
+	for k, m := range b.hardware {
+		for v, n := range m {
+			count(a.hardware, k, v, n)
+		}
+	}
+	for k, m := range b.sampling {
+		for v, n := range m {
+			count(a.sampling, k, v, n)
+		}
+	}
+	for c, t := range b.origin {
+		if at, ok := t.Get(); ok {
+			a.origin.see(trace.Clock(c), at)
+		}
+	}
+	a.readings = append(a.readings, b.readings...)
+}
+
+// Report computes the report on all that was added so far.
+func (a *Analyzer) Report() *Report {
+	rep := &Report{Version: ReportVersion}
+	rep.Counts.Requests = int64(len(a.rows))
+	return rep
+}
+
+// Tables gives the report as tables: "requests", "phases", "kinds",
+// "figures", "tail", "groups_…", "engines".
+func (r *Report) Tables() []*Table { return nil }
