@@ -64,6 +64,7 @@ func OptCell(o trace.Opt[int64]) Cell {
 type Stacks struct {
 	Types   []ValueType // of the values of each sample
 	Default int         // index of the type shown first
+	Keys    []string    // what the frames of each depth are, root first: "service", …
 	Samples []StackSample
 	// The observation window, Unix nanoseconds; absent where requests share no
 	// calendar.

@@ -1,0 +1,376 @@
+package analyze
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// The keys of the labels that [StackBuilder] puts on samples. A label whose
+// value the data do not tell is left out.
+const (
+	LabelOutcome = "outcome"       // as [trace.Outcome] prints
+	LabelTenant  = "tenant"        // the first of [TenantKeys] that the request has
+	LabelRoute   = "route"         // the first of [RouteKeys] that the request has
+	LabelBand    = "band"          // one of [Bands]
+	LabelPrompt  = "prompt_tokens" // a number: the least of its power-of-two bucket, see [BucketBounds]
+)
+
+// TenantKeys are the attributes that name who sent a request, best first.
+var TenantKeys = []string{"tenant", "tenant.id", "tenant_id", "user", "user.id", "user_id", "enduser.id"}
+
+// RouteKeys are the attributes that name what was called, best first.
+var RouteKeys = []string{"route", "http.route", "url.path"}
+
+// Bands are the latency bands, fastest first. A request's band is the first
+// whose upper quantile (0.5, 0.9, 0.99, none) is at least its e2e. The
+// quantiles are those of the requests that are ok, as in every table, and
+// every request that has an e2e gets its band by them.
+var Bands = []string{"p0-p50", "p50-p90", "p90-p99", "p99-p100"}
+
+var bandQuantiles = [...]float64{0.5, 0.9, 0.99} // between the bands
+
+// PhaseFrame is the frame key that splits a request into its phases.
+const PhaseFrame = "phase"
+
+// DefaultFrames are the frames of a profile where none are chosen, root first.
+var DefaultFrames = []string{"service", "model", "replica", PhaseFrame}
+
+// StackOptions chooses the frames. The zero value works.
+type StackOptions struct {
+	// Frames are grouping keys, root first: those of [Key], or [PhaseFrame].
+	// Without PhaseFrame the phases are summed. Empty: [DefaultFrames].
+	Frames []string
+}
+
+// A StackBuilder sums requests as weighted paths. It is a reducer: requests in
+// any order, split over any number of builders that are merged, give the same
+// result. It keeps some 60 bytes a request, since a request's band is known
+// only when all have been seen.
+type StackBuilder struct {
+	frames []string
+	groups map[string]uint32 // encoded group to its place
+	keys   []string          // by place
+	key    []byte            // scratch
+
+	// One entry a request. Its parts follow those of the request before.
+	group []uint32
+	e2e   []time.Duration // negative: not known
+	ok    []bool          // counts for the quantiles
+	count []uint16        // of its parts; there are at most 128 sets
+	// One entry a part.
+	phase []trace.Phase
+	dur   []time.Duration
+
+	start, end trace.Opt[trace.Time]
+	mixed      bool
+}
+
+// NewStacks returns an empty builder.
+func NewStacks(o StackOptions) *StackBuilder {
+	b := &StackBuilder{frames: slices.Clone(o.Frames), groups: make(map[string]uint32)}
+	if len(b.frames) == 0 {
+		b.frames = slices.Clone(DefaultFrames)
+	}
+	return b
+}
+
+// Add takes one request into account. It keeps nothing of r.
+func (b *StackBuilder) Add(r *trace.Request) {
+	b.mixed = b.mixed || r.Clock != trace.ClockUnix
+	if t, ok := r.Arrival.Get(); ok {
+		b.start = trace.Some(min(t, b.start.Or(t)))
+	}
+	if t, ok := r.Completed.Get(); ok {
+		b.end = trace.Some(max(t, b.end.Or(t)))
+	}
+
+	br := r.Breakdown()
+	n := len(br.Parts)
+	for _, p := range br.Parts {
+		b.phase = append(b.phase, p.Phase)
+		b.dur = append(b.dur, p.Dur)
+	}
+	// A request without any time still counts.
+	if br.Unattributed > 0 || n == 0 {
+		b.phase = append(b.phase, trace.Unattributed)
+		b.dur = append(b.dur, br.Unattributed)
+		n++
+	}
+	b.key = b.encode(b.key[:0], r)
+	b.group = append(b.group, b.place(b.key))
+	e2e, known := r.E2E().Get()
+	if !known {
+		e2e = -1
+	}
+	b.e2e = append(b.e2e, e2e)
+	b.ok = append(b.ok, known && r.Outcome == trace.OK)
+	b.count = append(b.count, uint16(n))
+}
+
+// A group is what a request's samples share: its frames but the phase, and
+// its labels but the band. As text it is a list of fields, each a byte that
+// says whether it is known, its length and the bytes.
+func (b *StackBuilder) encode(buf []byte, r *trace.Request) []byte {
+	field := func(s string, ok bool) {
+		if !ok {
+			buf = append(buf, 0)
+			return
+		}
+		buf = append(buf, 1)
+		buf = binary.AppendUvarint(buf, uint64(len(s)))
+		buf = append(buf, s...)
+	}
+	for _, key := range b.frames {
+		if key != PhaseFrame {
+			field(Key(r, key))
+		}
+	}
+	field(r.Outcome.String(), true)
+	field(firstAttr(r, TenantKeys))
+	field(firstAttr(r, RouteKeys))
+	if n, ok := r.Input.Get(); ok {
+		lo, _ := BucketBounds(n)
+		field(strconv.Itoa(lo), true)
+	} else {
+		field("", false)
+	}
+	return buf
+}
+
+// firstAttr returns the first of the attributes that r has.
+func firstAttr(r *trace.Request, keys []string) (string, bool) {
+	for _, k := range keys {
+		if v, ok := r.Attr(k); ok {
+			return v.String(), true
+		}
+	}
+	return "", false
+}
+
+// decode is the inverse of encode: the frames with a gap at the phase, and
+// the labels.
+func (b *StackBuilder) decode(group string) (frames []string, labels []Label) {
+	field := func() (string, bool) {
+		known := group[0] == 1
+		group = group[1:]
+		if !known {
+			return "", false
+		}
+		n, w := binary.Uvarint([]byte(group[:min(len(group), binary.MaxVarintLen64)]))
+		s := group[w : w+int(n)]
+		group = group[w+int(n):]
+		return s, true
+	}
+	for _, key := range b.frames {
+		if key == PhaseFrame {
+			frames = append(frames, "")
+		} else if v, ok := field(); ok {
+			frames = append(frames, key+" "+v)
+		} else {
+			frames = append(frames, key+" (not in the data)")
+		}
+	}
+	for _, key := range []string{LabelOutcome, LabelTenant, LabelRoute, LabelPrompt} {
+		v, ok := field()
+		if !ok {
+			continue
+		}
+		if key == LabelPrompt {
+			n, _ := strconv.ParseInt(v, 10, 64)
+			labels = append(labels, Label{Key: key, Num: n, Unit: string(UnitTokens)})
+			continue
+		}
+		labels = append(labels, Label{Key: key, Text: v})
+	}
+	return frames, labels
+}
+
+// place numbers the groups by first use. No result depends on the numbers.
+func (b *StackBuilder) place(group []byte) uint32 {
+	i, ok := b.groups[string(group)]
+	if !ok {
+		i = uint32(len(b.keys))
+		key := string(group)
+		b.groups[key] = i
+		b.keys = append(b.keys, key)
+	}
+	return i
+}
+
+// Merge adds what o has seen; o must not be used after. It fails where the
+// frames differ.
+func (b *StackBuilder) Merge(o *StackBuilder) error {
+	if !slices.Equal(b.frames, o.frames) {
+		return fmt.Errorf("stacks by %q and by %q do not add up", b.frames, o.frames)
+	}
+	places := make([]uint32, len(o.keys))
+	for i, k := range o.keys {
+		places[i] = b.place([]byte(k))
+	}
+	for _, g := range o.group {
+		b.group = append(b.group, places[g])
+	}
+	b.e2e = append(b.e2e, o.e2e...)
+	b.ok = append(b.ok, o.ok...)
+	b.count = append(b.count, o.count...)
+	b.phase = append(b.phase, o.phase...)
+	b.dur = append(b.dur, o.dur...)
+	b.mixed = b.mixed || o.mixed
+	if t, ok := o.start.Get(); ok {
+		b.start = trace.Some(min(t, b.start.Or(t)))
+	}
+	if t, ok := o.end.Get(); ok {
+		b.end = trace.Some(max(t, b.end.Or(t)))
+	}
+	return nil
+}
+
+// The values of a sample, in order.
+const (
+	valueRequests = iota
+	valueWaiting
+	valueCompute
+	valueOverhead
+	valueE2E
+	stackValues
+)
+
+// Stacks returns the sums. Each request gives one path for each set of phases
+// with time in it, [trace.Unattributed] included.
+//
+//   - waiting, compute, overhead are that set's time where it is of that kind
+//     ([trace.Phase.Kind]), e2e its time whatever the kind: so unsplit and
+//     unattributed time is in e2e alone. Their totals are the sums of
+//     [trace.Breakdown.Kind] and Extent over all requests. For a request whose
+//     end is not known they go as far as it was seen.
+//   - requests is 1 on the path of the request's longest set (the first of
+//     equals) and 0 on the others, so that its total is the number of requests
+//     and a leaf tells how many requests it dominates.
+func (b *StackBuilder) Stacks() *Stacks {
+	s := &Stacks{
+		Types: []ValueType{
+			{"requests", "count"}, {"waiting", "nanoseconds"}, {"compute", "nanoseconds"},
+			{"overhead", "nanoseconds"}, {"e2e", "nanoseconds"},
+		},
+		Default:  valueWaiting,
+		Keys:     slices.Clone(b.frames),
+		Comments: []string{"requests: each counts once, on its longest phase"},
+	}
+	if !b.mixed {
+		s.Start, s.End = b.start, b.end
+	}
+	limits, banded := b.limits()
+	if banded {
+		text := "band: by e2e, among the ok requests"
+		for i, q := range bandQuantiles {
+			text += fmt.Sprintf(", p%.0f = %s ns", 100*q, strconv.FormatFloat(limits[i], 'f', -1, 64))
+		}
+		s.Comments = append(s.Comments, text)
+	}
+
+	type path struct {
+		group uint32
+		band  uint8 // len(Bands): none
+		phase trace.Phase
+	}
+	sums := make(map[path]*[stackValues]int64)
+	at := 0
+	split := slices.Contains(b.frames, PhaseFrame)
+	for i, g := range b.group {
+		n := int(b.count[i])
+		phases, durs := b.phase[at:at+n], b.dur[at:at+n]
+		at += n
+		band := len(Bands)
+		if banded && b.e2e[i] >= 0 {
+			band = 0
+			for band < len(limits) && float64(b.e2e[i]) > limits[band] {
+				band++
+			}
+		}
+		longest := 0
+		for j, d := range durs {
+			if d > durs[longest] {
+				longest = j
+			}
+		}
+		for j, d := range durs {
+			k := path{group: g, band: uint8(band)}
+			if split {
+				k.phase = phases[j]
+			}
+			v := sums[k]
+			if v == nil {
+				v = new([stackValues]int64)
+				sums[k] = v
+			}
+			if j == longest {
+				v[valueRequests]++
+			}
+			v[valueE2E] += int64(d)
+			switch phases[j].Kind() {
+			case trace.Waiting:
+				v[valueWaiting] += int64(d)
+			case trace.Compute:
+				v[valueCompute] += int64(d)
+			case trace.Overhead:
+				v[valueOverhead] += int64(d)
+			}
+		}
+	}
+
+	for k, v := range sums {
+		frames, labels := b.decode(b.keys[k.group])
+		for i, key := range b.frames {
+			if key == PhaseFrame {
+				frames[i] = k.phase.String()
+			}
+		}
+		if int(k.band) < len(Bands) {
+			labels = append(labels, Label{Key: LabelBand, Text: Bands[k.band]})
+		}
+		slices.SortFunc(labels, func(x, y Label) int { return cmp.Compare(x.Key, y.Key) })
+		s.Samples = append(s.Samples, StackSample{Frames: frames, Values: v[:], Labels: labels})
+	}
+	// Paths differ in frames or labels, so that the order is total.
+	slices.SortFunc(s.Samples, func(x, y StackSample) int {
+		return cmp.Or(slices.Compare(x.Frames, y.Frames), slices.CompareFunc(x.Labels, y.Labels, func(a, b Label) int {
+			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Num, b.Num))
+		}))
+	})
+	return s
+}
+
+// limits returns the e2e between the bands, in nanoseconds; ok is false where
+// no request has one that counts.
+func (b *StackBuilder) limits() (limits [len(bandQuantiles)]float64, ok bool) {
+	var e2e []float64
+	for i, d := range b.e2e {
+		if b.ok[i] {
+			e2e = append(e2e, float64(d))
+		}
+	}
+	if len(e2e) == 0 {
+		return limits, false
+	}
+	slices.Sort(e2e)
+	for i, q := range bandQuantiles {
+		limits[i] = type7(e2e, q)
+	}
+	return limits, true
+}
+
+// type7 interpolates linearly between order statistics.
+func type7(sorted []float64, q float64) float64 {
+	h := q * float64(len(sorted)-1)
+	i := int(h)
+	if i+1 >= len(sorted) {
+		return sorted[len(sorted)-1]
+	}
+	return sorted[i] + (h-float64(i))*(sorted[i+1]-sorted[i])
+}
