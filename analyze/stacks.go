@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/traceview/traceview/internal/stats"
 	"github.com/traceview/traceview/trace"
 )
 
@@ -269,7 +270,7 @@ func (b *StackBuilder) Stacks() *Stacks {
 	if banded {
 		text := "band: by e2e, among the ok requests"
 		for i, q := range bandQuantiles {
-			text += fmt.Sprintf(", p%.0f = %s ns", 100*q, strconv.FormatFloat(limits[i], 'f', -1, 64))
+			text += fmt.Sprintf(", p%.0f = %d ns", 100*q, limits[i])
 		}
 		s.Comments = append(s.Comments, text)
 	}
@@ -289,7 +290,7 @@ func (b *StackBuilder) Stacks() *Stacks {
 		band := len(Bands)
 		if banded && b.e2e[i] >= 0 {
 			band = 0
-			for band < len(limits) && float64(b.e2e[i]) > limits[band] {
+			for band < len(limits) && int64(b.e2e[i]) > limits[band] {
 				band++
 			}
 		}
@@ -337,40 +338,27 @@ func (b *StackBuilder) Stacks() *Stacks {
 		slices.SortFunc(labels, func(x, y Label) int { return cmp.Compare(x.Key, y.Key) })
 		s.Samples = append(s.Samples, StackSample{Frames: frames, Values: v[:], Labels: labels})
 	}
-	// Paths differ in frames or labels, so that the order is total.
+	// Values come last: a replica may be named like the words for an absent one.
 	slices.SortFunc(s.Samples, func(x, y StackSample) int {
 		return cmp.Or(slices.Compare(x.Frames, y.Frames), slices.CompareFunc(x.Labels, y.Labels, func(a, b Label) int {
 			return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Text, b.Text), cmp.Compare(a.Num, b.Num))
-		}))
+		}), slices.Compare(x.Values, y.Values))
 	})
 	return s
 }
 
-// limits returns the e2e between the bands, in nanoseconds; ok is false where
-// no request has one that counts.
-func (b *StackBuilder) limits() (limits [len(bandQuantiles)]float64, ok bool) {
-	var e2e []float64
+// limits returns the e2e between the bands; ok is false where no request has
+// one that counts.
+func (b *StackBuilder) limits() (limits [len(bandQuantiles)]int64, ok bool) {
+	var e2e []int64
 	for i, d := range b.e2e {
 		if b.ok[i] {
-			e2e = append(e2e, float64(d))
+			e2e = append(e2e, int64(d))
 		}
-	}
-	if len(e2e) == 0 {
-		return limits, false
 	}
 	slices.Sort(e2e)
 	for i, q := range bandQuantiles {
-		limits[i] = type7(e2e, q)
+		limits[i] = stats.Quantile(e2e, q)
 	}
-	return limits, true
-}
-
-// type7 interpolates linearly between order statistics.
-func type7(sorted []float64, q float64) float64 {
-	h := q * float64(len(sorted)-1)
-	i := int(h)
-	if i+1 >= len(sorted) {
-		return sorted[len(sorted)-1]
-	}
-	return sorted[i] + (h-float64(i))*(sorted[i+1]-sorted[i])
+	return limits, len(e2e) > 0
 }
