@@ -1,0 +1,149 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// build makes the request of n. children are its phase spans; outers are the
+// spans around it, innermost first, of which the last gives arrival and
+// completion; single says that no other request is below them.
+func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.Request {
+	r := &trace.Request{
+		TraceID: n.traceID, SpanID: n.spanID,
+		Source:  trace.Source{Format: n.format, Engine: n.engine, Pos: n.pos},
+		Service: n.res.service, Replica: n.res.replica,
+		Clock: trace.ClockUnix, Resolution: 1,
+		Issues: slices.Clone(n.issues),
+	}
+	if t, ok := n.start.Get(); ok {
+		r.Arrival = trace.At(t, trace.Measured)
+	}
+	if t, ok := n.end.Get(); ok {
+		r.Completed = trace.At(t, trace.Measured)
+	}
+	f := &b.fields
+	*f = fields{}
+	f.read(n.attrs)
+	r.ID = f.text(fieldRequestID, fieldRID, fieldResponseID)
+	if r.Model = f.text(fieldResponseModel, fieldRequestModel); r.Model != "" {
+		r.Model = b.intern(r.Model)
+	}
+	if r.FinishReason = f.finish(); r.FinishReason != "" {
+		r.FinishReason = b.intern(r.FinishReason)
+	}
+	r.Input, r.Output = f.count(r, fieldInput), f.count(r, fieldOutput)
+	r.Cached, r.MaxTokens = f.count(r, fieldCached), f.count(r, fieldMaxTokens)
+
+	d := f.durations(r)
+	tokens := r.Output.Or(1) > 0
+	b.phases(r, n, d, children, tokens)
+	if at, ok := n.rawEnd.Get(); ok {
+		r.SetAttr("raw_end_unix_nano", trace.IntValue(int64(at)))
+	}
+
+	failed, aborted := n.failed, n.aborted
+	if len(outers) > 0 {
+		outer := outers[len(outers)-1]
+		widen(r, n, outer)
+		for _, o := range outers {
+			fillIn(r, o, single)
+		}
+		failed, aborted = failed || outer.failed, aborted || outer.aborted
+	}
+	b.attributes(r, n, outers)
+
+	never := d.garbage && !tokens
+	switch {
+	case !r.Completed.Present() || !r.Arrival.Present():
+		r.Outcome = trace.Incomplete
+	case aborted, saysAborted(r.FinishReason):
+		r.Outcome = trace.Aborted
+	case failed, r.FinishReason == "error":
+		r.Outcome = trace.Error
+	case never:
+		// No token and milestones that were never stamped: the engine writes
+		// that for a request that it dropped. It does not say why.
+		r.Outcome = trace.Aborted
+	default:
+		r.Outcome = trace.OK
+	}
+	return r
+}
+
+// phases claims what n and its children tell of r's phases.
+func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*node, tokens bool) {
+	start, okStart := n.start.Get()
+	firstMark := first(n.marks, firstTokenMark)
+	if !tokens {
+		firstMark = trace.Instant{}
+	}
+	if firstMark.Present() && okStart && firstMark.At >= start {
+		d.ttft = trace.Some(firstMark.At.Sub(start))
+	}
+	ttft, okTTFT := d.ttft.Get()
+	switch {
+	case len(children) > 0 || hasScheduling(n.marks):
+		if okStart && okTTFT && tokens {
+			r.FirstToken = trace.At(start.Add(ttft), trace.Measured)
+		}
+		if len(children) > 0 {
+			readChildren(r, children, tokens)
+			break
+		}
+		var e2e trace.Instant
+		if e, ok := d.e2e.Get(); ok && okStart && tokens {
+			e2e = trace.At(start.Add(e), trace.Derived)
+		}
+		readEvents(r, n.marks, e2e)
+	case n.engine == sglang:
+		readSGLang(r, d, tokens)
+	case n.engine == vllmV1:
+		readV1(r, d, tokens)
+	case n.engine == vllmV0, n.engine == vllm:
+		readV0(r, d, tokens)
+	case n.engine == vllmOrTRT:
+		readV0(r, d, tokens)
+		note(r, trace.EngineAmbiguous, "llm_request without a scope: vLLM or TensorRT-LLM")
+	case n.engine == latency:
+		readLatency(r, d, tokens)
+		note(r, trace.EngineAmbiguous, "latency attributes on a span %.40q of no known engine", n.name)
+	default:
+		note(r, trace.EngineUnknown, "no engine recognised in span %.40q", n.name)
+	}
+	if firstMark.Present() {
+		r.FirstToken = firstMark
+	}
+}
+
+// attributes gathers r's grouping keys.
+func (b *Builder) attributes(r *trace.Request, n *node, outers []*node) {
+	size := len(r.Attrs) + len(n.res.attrs) + len(n.attrs)
+	for _, o := range outers {
+		size += len(o.attrs)
+	}
+	all := make([]trace.Attr, 0, size)
+	all = append(all, n.res.attrs...)
+	add := func(attrs []trace.Attr) {
+		for _, a := range attrs {
+			if keys[a.Key] == fieldNone {
+				all = append(all, a)
+			}
+		}
+	}
+	for _, o := range slices.Backward(outers) {
+		add(o.attrs)
+	}
+	add(n.attrs)
+	all = append(all, r.Attrs...)
+	slices.SortStableFunc(all, func(x, y trace.Attr) int { return cmp.Compare(x.Key, y.Key) })
+	kept := all[:0]
+	for i, a := range all {
+		if i+1 == len(all) || all[i+1].Key != a.Key {
+			kept = append(kept, a)
+		}
+	}
+	r.Attrs = kept
+}

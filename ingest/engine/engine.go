@@ -1,0 +1,95 @@
+// Package engine turns OpenTelemetry spans into requests. Which keys exist and
+// who wrote them decides what a span means: the same gen_ai.latency.* key is
+// another interval from another engine, so each engine has a table and a file
+// of its own. [Engines] lists them.
+//
+// # What becomes a request
+//
+// A span that an engine writes for each request (by name, by its latency
+// attributes, or by scheduler events), and any span with prefill or decode
+// spans below it. Of nested ones the innermost counts. A trace without any
+// gives one request for each outermost server span, with its length alone.
+//
+// # Replicas
+//
+// Replica is the resource's service.instance.id, else k8s.pod.name, else
+// host.name. vllm.process_id is no replica: one vLLM deployment may run several
+// API servers before the same engine, each with a process of its own; it stays
+// among the attributes. The SDK's default service name, unknown_service, counts
+// as not in the data.
+//
+// # Attributes
+//
+// Scalar attributes of the span, of its resource and of the outer spans used
+// become grouping keys; where a key repeats, the span wins over outer spans and
+// these over the resource. What was read as a phase, a count or an id is not
+// repeated. To keep prompts and answers out, a text is left out if a word of
+// its key names content (prompt, message, content, input, output, body, text,
+// …), if it is longer than 256 bytes, or if it has a line break; of a URL only
+// the part before the query is kept. Arrays and maps are left out.
+package engine
+
+import "github.com/traceview/traceview/trace"
+
+// Engine says how a kind of span is recognised and read.
+type Engine struct {
+	Name     string // as in trace.Source.Engine
+	Evidence string // what makes a span one of its
+	Version  string // what the reading was checked against
+	Missing  string // what its spans do not tell
+}
+
+// The names of the engines.
+const (
+	sglang     = "sglang"
+	vllmV1     = "vllm-v1"
+	vllmV0     = "vllm-v0"
+	vllm       = "vllm"
+	vllmOrTRT  = "vllm-or-tensorrt-llm"
+	latency    = "latency-attributes"
+	events     = "scheduler-events"
+	phaseSpans = "phase-spans"
+	unknown    = "unknown"
+)
+
+// Engines lists what is recognised, in the order in which it is tried.
+var Engines = []Engine{
+	{sglang, `scope "sglang server", module "sglang::request" or service.name "sglang"`,
+		"observability/trace.py of 2026",
+		"queueing apart from prefill (time_in_model_prefill starts at dispatch), preemption; stage spans are not read"},
+	{vllmV1, `llm_request with gen_ai.latency.time_in_model_prefill, _decode or _inference, or vLLM's newer scope`,
+		"v0.10.2 to the tree of 2026-09",
+		"the model, preemption (inside prefill or decode), how front-end time divides into before and after, aborted requests"},
+	{vllmV0, `llm_request with gen_ai.latency.time_in_queue or time_to_first_token, and scope "vllm.llm_engine" or a V0-only key`,
+		"v0.5.1 to v0.10.1",
+		"preemption (inside decode), time before the engine's loop took the request, aborted requests"},
+	{vllm, "llm_request in a vLLM scope without phases", "v0.5.1 to the tree of 2026-09",
+		"all phases"},
+	{vllmOrTRT, "llm_request with no more than queue, first token and e2e, and no vLLM scope", "vLLM v0.10.1, TensorRT-LLM 1.0",
+		"which of the two wrote it; prefill and decode are derived; −1 stands for absent"},
+	{latency, "gen_ai.latency.* on a span of another name and scope", "semantic-conventions-genai#408",
+		"who wrote it: prefill may contain queueing"},
+	{events, "events QUEUED and SCHEDULED on a span (also as journey.QUEUED)", "vLLM forks of 2026",
+		"what the events leave open"},
+	{phaseSpans, "prefill or decode spans below a server or internal span", "vLLM proposals and plugins of 2026",
+		"what lies between the phase spans"},
+	{unknown, "a trace with none of these", "", "everything but arrival and completion"},
+}
+
+// Options are the limits of a [Builder]. The zero value works.
+type Options struct {
+	MaxOpen int // spans held back until Finish; 0: 4 million
+}
+
+// slack is how much longer than its span a duration may be before it is held
+// for garbage: the span's end and the engine's stamps come from two clocks.
+const slack = 50e6
+
+// rounding is what float seconds and float start stamps may be off by.
+const rounding = 1000
+
+// longest is the longest duration believed of a span without an end.
+const longest = 24 * 3600e9
+
+// horizon bounds instants so that no sum of one and durations overflows.
+const horizon trace.Time = 1 << 62

@@ -1,0 +1,405 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// maxOpen is the default of Options.MaxOpen.
+const maxOpen = 4 << 20
+
+// Builder joins spans to requests. A span that tells all by itself gives its
+// request at once; all others wait until Finish for their parents and children,
+// which may come in any order and from any file.
+type Builder struct {
+	max       int
+	held      int
+	groups    map[string]*group
+	order     []*group // by the first span's coming
+	seen      ledger
+	resources map[*trace.Resource]*resource
+	texts     map[string]string
+	fields    fields
+	one       node // of the span at hand
+	stopped   bool
+	yield     func(*trace.Request, *trace.Issue) bool
+}
+
+// group is what is held of one trace.
+type group struct {
+	id    string
+	nodes []*node
+}
+
+// NewBuilder returns a Builder without spans.
+func NewBuilder(o Options) *Builder {
+	if o.MaxOpen <= 0 {
+		o.MaxOpen = maxOpen
+	}
+	return &Builder{
+		max: o.MaxOpen, groups: map[string]*group{}, seen: newLedger(max(o.MaxOpen, 1<<16)),
+		resources: map[*trace.Resource]*resource{}, texts: map[string]string{},
+	}
+}
+
+// Add takes the next span. What is complete by it goes to yield, of which
+// exactly one argument is not nil; an issue given to yield belongs to no
+// request. The issues that s itself carries go with its request, or to yield
+// where it is none. Add keeps parts of s, but not s. It returns false once
+// yield has: nothing more will be yielded then.
+func (b *Builder) Add(s *trace.Span, yield func(*trace.Request, *trace.Issue) bool) bool {
+	b.yield = yield
+	if b.stopped {
+		return false
+	}
+	n := &b.one
+	b.fill(n, s)
+	if s.TraceID == "" || s.SpanID == "" {
+		n.issues = append(n.issues[:len(n.issues):len(n.issues)], trace.NewIssue(trace.MissingIDs, n.pos, "has no trace or span id"))
+		b.single(n, isStartup(s))
+		return !b.stopped
+	}
+	now := n.alone()
+	if code, drop := b.seen.meet(s, now); code != "" {
+		b.tell(trace.NewIssue(code, s.Pos, "span %.40s of trace %.40s %s", s.SpanID, s.TraceID, met[code]))
+		if drop {
+			return !b.stopped
+		}
+	}
+	switch {
+	case isStartup(s):
+	case now:
+		b.send(b.build(n, nil, nil, true))
+	default:
+		b.hold(n)
+	}
+	return !b.stopped
+}
+
+var met = map[trace.Code]string{
+	trace.DuplicateSpan:   "came before, the same",
+	trace.ConflictingSpan: "came before with other content",
+	trace.SpanIDReused:    "came before for another time",
+}
+
+// Finish closes all traces and yields what they hold. It returns false if
+// yield has.
+func (b *Builder) Finish(yield func(*trace.Request, *trace.Issue) bool) bool {
+	b.yield = yield
+	for !b.stopped && len(b.order) > 0 {
+		b.close()
+	}
+	return !b.stopped
+}
+
+func (b *Builder) send(r *trace.Request) {
+	if !b.stopped && !b.yield(r, nil) {
+		b.stopped = true
+	}
+}
+
+func (b *Builder) tell(i trace.Issue) {
+	if !b.stopped && !b.yield(nil, &i) {
+		b.stopped = true
+	}
+}
+
+// single handles a span that cannot be joined with others.
+func (b *Builder) single(n *node, startup bool) {
+	switch {
+	case startup:
+		return
+	case n.engine != "":
+	case n.parentID == "", n.kind == trace.KindServer:
+		n.engine = unknown
+	default:
+		for _, i := range n.issues {
+			b.tell(i)
+		}
+		return
+	}
+	b.send(b.build(n, nil, nil, true))
+}
+
+func (b *Builder) hold(n *node) {
+	g := b.groups[n.traceID]
+	if g == nil {
+		g = &group{id: n.traceID}
+		b.groups[g.id] = g
+		b.order = append(b.order, g)
+	}
+	kept := *n
+	kept.traceID = g.id
+	kept.attrs, kept.marks = slices.Clone(n.attrs), slices.Clone(n.marks)
+	g.nodes = append(g.nodes, &kept)
+	for b.held++; b.held > b.max && !b.stopped; {
+		g := b.order[0]
+		b.tell(trace.NewIssue(trace.TooManyOpen, g.nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, len(g.nodes), b.max))
+		b.close()
+	}
+}
+
+// link is a node's place in its trace. Indices are of nodes; -1: none.
+type link struct {
+	parent, child, next int32
+	owner               int32 // the nearest request at or above
+	top                 int32 // at or above: the outermost span that may be used, for what is below
+	request             int32 // at or below: the first request
+	below               int32 // number of requests at or below
+	phases              int32 // of a request: its last phase span, the others by nextPhase
+	nextPhase           int32
+	mixed               bool        // the requests at or below are not one
+	above               trace.Phase // the nearest phase span above, below the owner
+	odd                 trace.Code  // what is wrong with the link to its parent
+	covered             bool        // it or a span above is below one whose request was yielded
+	served              bool        // a server span is above
+}
+
+// close builds the oldest trace's requests and forgets it.
+func (b *Builder) close() {
+	g := b.order[0]
+	b.order[0] = nil
+	b.order = b.order[1:]
+	delete(b.groups, g.id)
+	b.held -= len(g.nodes)
+
+	nodes := g.nodes
+	slices.SortStableFunc(nodes, func(x, y *node) int {
+		return cmp.Or(cmp.Compare(x.start.Or(0), y.start.Or(0)), cmp.Compare(x.spanID, y.spanID),
+			cmp.Compare(x.end.Or(0), y.end.Or(0)), cmp.Compare(x.name, y.name))
+	})
+	links := b.link(nodes)
+	order := topDown(links)
+
+	for _, i := range order {
+		l, n := &links[i], nodes[i]
+		l.owner = -1
+		if p := l.parent; p >= 0 {
+			l.owner, l.covered = links[p].owner, links[p].covered
+			l.served = links[p].served || nodes[p].kind == trace.KindServer
+			if l.odd == "" {
+				l.odd = links[p].odd
+			}
+		}
+		if l.covered {
+			n.engine, n.phase = "", 0
+		}
+		if n.engine != "" {
+			l.owner = i
+		}
+		// Prefill and decode below a span of no engine make it a request's.
+		if n.phase&(trace.Prefill|trace.Decode) != 0 && l.owner < 0 {
+			if p := l.parent; p >= 0 && nodes[p].phase == 0 && nodes[p].kind != trace.KindClient {
+				nodes[p].engine = phaseSpans
+			}
+		}
+	}
+	for _, i := range slices.Backward(order) {
+		// Of nested requests the innermost counts; a span around several that
+		// has no latencies of its own is none.
+		l, n := &links[i], nodes[i]
+		if n.engine != "" {
+			switch {
+			case l.below == 0:
+				l.below, l.request = 1, i
+			case l.mixed && n.hasLatency():
+				l.below++
+			default:
+				n.engine = ""
+			}
+		}
+		if p := l.parent; p >= 0 && l.below > 0 {
+			up := &links[p]
+			if up.request < 0 {
+				up.request, up.mixed = l.request, l.mixed
+			} else {
+				up.mixed = up.mixed || l.mixed || !oneRequest(nodes[up.request], nodes[l.request])
+			}
+			up.below += l.below
+		}
+	}
+	for _, i := range order {
+		l, n := &links[i], nodes[i]
+		var up *link
+		l.owner = -1
+		if l.parent >= 0 {
+			up = &links[l.parent]
+			l.owner, l.top = up.owner, up.top
+			if l.owner != l.parent {
+				if l.above = nodes[l.parent].phase; l.above == 0 {
+					l.above = up.above
+				}
+			}
+		}
+		if n.engine != "" {
+			l.owner = i
+			continue
+		}
+		if l.top < 0 && n.outer && l.below > 0 && !l.mixed {
+			l.top = i
+		}
+		if o := l.owner; n.phase != 0 && o >= 0 && l.above != n.phase && (l.parent == o || sameFamily(n, nodes[o])) {
+			l.nextPhase, links[o].phases = links[o].phases, i
+		}
+	}
+	b.emit(nodes, links)
+}
+
+// emit yields the requests of a trace, by their start, and what is odd about
+// spans that belong to none.
+func (b *Builder) emit(nodes []*node, links []link) {
+	found, servers := false, false
+	for i, n := range nodes {
+		found = found || n.engine != ""
+		servers = servers || n.kind == trace.KindServer && !links[i].covered
+	}
+	for i, n := range nodes {
+		l := &links[i]
+		if !found && !l.covered {
+			root := l.parent < 0 && (n.parentID == "" || l.odd == trace.SelfParent || l.odd == trace.ParentCycle)
+			if n.kind == trace.KindServer && !l.served || !servers && root {
+				n.engine = unknown
+			}
+		}
+		if n.engine == "" {
+			for _, is := range n.issues {
+				b.tell(is)
+			}
+			if l.parent < 0 && l.odd != "" && l.below == 0 {
+				b.tell(trace.NewIssue(l.odd, n.pos, "span %.40s %s", n.spanID, oddLink[l.odd]))
+			}
+			continue
+		}
+		var children, outers []*node
+		for c := l.phases; c >= 0; c = links[c].nextPhase {
+			children = append(children, nodes[c])
+		}
+		slices.Reverse(children) // by start again
+		single := true
+		if l.parent >= 0 && links[l.parent].top >= 0 {
+			top := links[l.parent].top
+			single = links[top].below == 1
+			for p, steps := l.parent, 0; p >= 0 && p != top && steps < maxClimb; p, steps = links[p].parent, steps+1 {
+				if nodes[p].outer {
+					outers = append(outers, nodes[p])
+				}
+			}
+			outers = append(outers, nodes[top])
+		}
+		r := b.build(n, children, outers, single)
+		if l.odd != "" {
+			note(r, l.odd, "its span, or one above it, %s", oddLink[l.odd])
+		}
+		b.send(r)
+	}
+}
+
+// maxClimb is how many spans above a request are asked for attributes.
+const maxClimb = 64
+
+var oddLink = map[trace.Code]string{
+	trace.MissingParent: "names a parent that is not in the input",
+	trace.SelfParent:    "is its own parent",
+	trace.ParentCycle:   "is among spans that are each other's parents",
+}
+
+// link finds each node's parent; links that lead nowhere or in a circle are
+// cut and marked.
+func (b *Builder) link(nodes []*node) []link {
+	links := make([]link, len(nodes))
+	byID := make(map[string]int32, len(nodes))
+	same := make([]int32, len(nodes)) // the next node of the same id
+	for i := len(nodes) - 1; i >= 0; i-- {
+		links[i] = link{parent: -1, child: -1, next: -1, owner: -1, top: -1, request: -1, phases: -1, nextPhase: -1}
+		same[i] = -1
+		if j, ok := byID[nodes[i].spanID]; ok {
+			same[i] = j
+		}
+		byID[nodes[i].spanID] = int32(i)
+	}
+	for i, n := range nodes {
+		if n.parentID == "" {
+			continue
+		}
+		if n.parentID == n.spanID {
+			links[i].odd = trace.SelfParent
+			continue
+		}
+		p, ok := byID[n.parentID]
+		if !ok {
+			if s, ok := b.seen.get(b.seen.key(n.traceID, n.parentID)); ok {
+				links[i].covered = s.streamed
+			} else {
+				links[i].odd = trace.MissingParent
+			}
+			continue
+		}
+		// Reused ids: the last that began before the child, else the first.
+		at := n.start.Or(0)
+		for q, tries := same[p], 0; q >= 0 && tries < 16 && nodes[q].start.Or(0) <= at; q, tries = same[q], tries+1 {
+			p = q
+		}
+		links[i].parent = p
+	}
+	// A walk that meets a node of its own has found a circle.
+	walk := make([]int32, len(nodes))
+	for i := range nodes {
+		j := int32(i)
+		for ; j >= 0 && walk[j] == 0; j = links[j].parent {
+			walk[j] = int32(i) + 1
+		}
+		if j < 0 || walk[j] != int32(i)+1 {
+			continue
+		}
+		for links[j].parent >= 0 {
+			next := links[j].parent
+			links[j].parent, links[j].odd = -1, trace.ParentCycle
+			j = next
+		}
+	}
+	for i := int32(len(nodes)) - 1; i >= 0; i-- {
+		if p := links[i].parent; p >= 0 {
+			links[i].next, links[p].child = links[p].child, i
+		}
+	}
+	return links
+}
+
+// topDown lists all nodes, each after its parent.
+func topDown(links []link) []int32 {
+	order := make([]int32, 0, len(links))
+	for i := range links {
+		if links[i].parent < 0 {
+			order = append(order, int32(i))
+		}
+	}
+	for k := 0; k < len(order); k++ {
+		for c := links[order[k]].child; c >= 0; c = links[c].next {
+			order = append(order, c)
+		}
+	}
+	return order
+}
+
+// oneRequest reports whether two engine spans are samples of one request: the
+// same arrival and, but for the sample's number, the same id.
+func oneRequest(x, y *node) bool {
+	return x.start == y.start && x.start.Present() && requestID(x) == requestID(y)
+}
+
+func requestID(n *node) string {
+	for _, a := range n.attrs {
+		if keys[a.Key] == fieldRequestID {
+			id := a.Value.String()
+			id, _, _ = strings.Cut(id, "_parallel_sample_")
+			if num, rest, ok := strings.Cut(id, "_"); ok && num != "" && strings.Trim(num, "0123456789") == "" {
+				id = rest
+			}
+			return id
+		}
+	}
+	return ""
+}
