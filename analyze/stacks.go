@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/traceview/traceview/internal/stats"
+	"github.com/traceview/traceview/internal/units"
 	"github.com/traceview/traceview/trace"
 )
 
@@ -261,18 +263,18 @@ func (b *StackBuilder) Stacks() *Stacks {
 		},
 		Default:  valueWaiting,
 		Keys:     slices.Clone(b.frames),
-		Comments: []string{"requests: each counts once, on its longest phase"},
+		Comments: []string{"requests count on their longest phase"},
 	}
 	if !b.mixed {
 		s.Start, s.End = b.start, b.end
 	}
 	limits, banded := b.limits()
 	if banded {
-		text := "band: by e2e, among the ok requests"
+		text := "bands by e2e of the ok requests:"
 		for i, q := range bandQuantiles {
-			text += fmt.Sprintf(", p%.0f = %d ns", 100*q, limits[i])
+			text += fmt.Sprintf(" p%.0f %s,", 100*q, units.Duration(time.Duration(limits[i]), 0))
 		}
-		s.Comments = append(s.Comments, text)
+		s.Comments = append(s.Comments, strings.TrimSuffix(text, ","))
 	}
 
 	type path struct {

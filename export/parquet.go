@@ -78,7 +78,7 @@ func ParquetColumns() []ColumnDoc {
 // memory, whatever the number of rows. The same requests in the same order
 // give the same bytes.
 type ParquetWriter struct {
-	w       *parquet.Writer
+	w       *parquet.GenericWriter[any]
 	columns []requestColumn
 	opts    ParquetOptions
 	window  stampWindow
@@ -118,7 +118,7 @@ func NewParquet(w io.Writer, o ParquetOptions) (*ParquetWriter, error) {
 		group[c.Name] = c.node
 	}
 	p := &ParquetWriter{columns: columns, opts: o}
-	p.w = parquet.NewWriter(w,
+	p.w = parquet.NewGenericWriter[any](w,
 		parquet.NewSchema("request", orderedGroup{group, columns}),
 		parquet.Compression(&parquet.Zstd),
 		parquet.CreatedBy("traceview", cmp.Or(o.Version, "unknown"), ""))

@@ -13,7 +13,7 @@ import (
 // its web view and the services that read pprof show.
 //
 // A frame is a function of that name; its file name is the key that the frame
-// is a value of (service, replica, phase), so that -granularity=files sums by
+// is a value of (service, replica, phase), so that -files sums by
 // key. There are no addresses and no lines. Labels are the format's labels,
 // numbers with their unit. Time and duration of the profile are the observation
 // window, left out where there is none. Absent is a label or time that is not
