@@ -28,7 +28,7 @@ const (
 	ParquetVersionKey = "traceview.version"                // of the command
 	ParquetInputsKey  = "traceview.inputs"                 // a JSON array of names
 	ParquetStartKey   = "traceview.window_start_unix_nano" // of the observation window
-	ParquetEndKey     = "traceview.window_end_unix_nano"   //
+	ParquetEndKey     = "traceview.window_end_unix_nano"   // likewise
 )
 
 const (
@@ -49,7 +49,8 @@ type ParquetOptions struct {
 	// text column of its own after the fixed ones.
 	Columns []string
 	// Start and End are the observation window where it was stated. Absent:
-	// first arrival and last completion of the rows.
+	// first arrival and last completion of the rows, if all are on the unix
+	// clock; else the file names no window.
 	Start, End trace.Opt[trace.Time]
 	Version    string   // of the command; empty: left out of the metadata
 	Inputs     []string // names of the inputs; empty: left out of the metadata
@@ -59,7 +60,7 @@ type ParquetOptions struct {
 // ColumnDoc describes a column of the table.
 type ColumnDoc struct {
 	Name    string
-	Type    string // "string", "timestamp", "int64", "double", "list<string>", "map<string, string>"
+	Type    string // "string", "timestamp", "int64", "double", "list<string>", "map<string, string>", "map<string, int64>"
 	Unit    string // what the number counts, "ns" or "tokens"; empty: no number
 	Meaning string // what it says, and when it is null
 }
