@@ -81,9 +81,9 @@ type fields struct {
 	has [fieldCount]bool
 }
 
-func (f *fields) read(attrs []trace.Attr) {
+func (f *fields) read(attrs []attr) {
 	for i := range attrs {
-		if k := keys[attrs[i].Key]; k != fieldNone && attrs[i].Value.Kind() != trace.ValueNone {
+		if k := attrs[i].field; k != fieldNone && attrs[i].Value.Kind() != trace.ValueNone {
 			f.v[k], f.has[k] = attrs[i].Value, true
 		}
 	}
@@ -139,20 +139,21 @@ func number(r *trace.Request, k field, v trace.Value) (float64, bool) {
 	return 0, false
 }
 
-// duration reads a field of seconds. What is below zero or longer than limit
-// is garbage.
+// duration reads a field of seconds. Below zero or longer than limit it is
+// garbage: an instant of it was never stamped.
 func (f *fields) duration(r *trace.Request, k field, limit time.Duration) (d trace.Opt[time.Duration], garbage bool) {
 	if !f.has[k] {
 		return d, false
 	}
 	s, ok := number(r, k, f.v[k])
 	if !ok {
-		return d, true
+		return d, false
 	}
 	ns, err := units.FromSeconds(s)
 	switch {
 	case err != nil:
 		note(r, trace.BadNumber, "%s: %v", names[k], err)
+		return d, false
 	case ns < 0:
 		note(r, trace.NegativeDuration, "%s is %s", names[k], units.Duration(ns, 0))
 	case ns > limit:

@@ -80,8 +80,13 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 	if !tokens {
 		firstMark = trace.Instant{}
 	}
-	if firstMark.Present() && okStart && firstMark.At >= start {
-		d.ttft = trace.Some(firstMark.At.Sub(start))
+	if firstMark.Present() && okStart {
+		if firstMark.At < start {
+			note(r, trace.Inconsistent, "the first token is %v before the start", start.Sub(firstMark.At))
+			firstMark = trace.Instant{}
+		} else {
+			d.ttft = trace.Some(firstMark.At.Sub(start))
+		}
 	}
 	ttft, okTTFT := d.ttft.Get()
 	switch {
@@ -102,8 +107,10 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 		readSGLang(r, d, tokens)
 	case n.engine == vllmV1:
 		readV1(r, d, tokens)
-	case n.engine == vllmV0, n.engine == vllm:
+	case n.engine == vllmV0:
 		readV0(r, d, tokens)
+	case n.engine == vllm:
+		// V0's or V1's: nothing that is true of both splits e2e.
 	case n.engine == vllmOrTRT:
 		readV0(r, d, tokens)
 		note(r, trace.EngineAmbiguous, "llm_request without a scope: vLLM or TensorRT-LLM")
@@ -120,16 +127,11 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 
 // attributes gathers r's grouping keys.
 func (b *Builder) attributes(r *trace.Request, n *node, outers []*node) {
-	size := len(r.Attrs) + len(n.res.attrs) + len(n.attrs)
-	for _, o := range outers {
-		size += len(o.attrs)
-	}
-	all := make([]trace.Attr, 0, size)
-	all = append(all, n.res.attrs...)
-	add := func(attrs []trace.Attr) {
-		for _, a := range attrs {
-			if keys[a.Key] == fieldNone {
-				all = append(all, a)
+	all := append(b.attrs[:0], n.res.attrs...)
+	add := func(attrs []attr) {
+		for i := range attrs {
+			if attrs[i].field == fieldNone {
+				all = append(all, attrs[i].Attr)
 			}
 		}
 	}
@@ -139,11 +141,12 @@ func (b *Builder) attributes(r *trace.Request, n *node, outers []*node) {
 	add(n.attrs)
 	all = append(all, r.Attrs...)
 	slices.SortStableFunc(all, func(x, y trace.Attr) int { return cmp.Compare(x.Key, y.Key) })
+	b.attrs = all
 	kept := all[:0]
 	for i, a := range all {
 		if i+1 == len(all) || all[i+1].Key != a.Key {
 			kept = append(kept, a)
 		}
 	}
-	r.Attrs = kept
+	r.Attrs = slices.Clone(kept)
 }

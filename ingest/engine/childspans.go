@@ -1,8 +1,6 @@
 package engine
 
-import (
-	"github.com/traceview/traceview/trace"
-)
+import "github.com/traceview/traceview/trace"
 
 // phaseNames are the names, in lower case, of spans that are phases of the
 // request span above them: of vllm#44402, of plugins, and as people write them.

@@ -135,7 +135,7 @@ func readEvents(r *trace.Request, marks []mark, e2e trace.Instant) {
 	if last.Present() && last.At > from {
 		change(trace.Unattributed, last.At, last.Basis)
 	}
-	if count > 0 || r.Scheduled.Present() {
+	if count > 0 { // without any, the engine may not write them
 		r.Preemptions = trace.Some(count)
 	}
 	if end, ok := r.Completed.Get(); ok && last.Present() {

@@ -22,8 +22,9 @@ type Builder struct {
 	seen      ledger
 	resources map[*trace.Resource]*resource
 	texts     map[string]string
-	fields    fields
-	one       node // of the span at hand
+	fields    fields       // of the request being built
+	attrs     []trace.Attr // likewise
+	one       node         // of the span at hand
 	stopped   bool
 	yield     func(*trace.Request, *trace.Issue) bool
 }
@@ -392,7 +393,7 @@ func oneRequest(x, y *node) bool {
 
 func requestID(n *node) string {
 	for _, a := range n.attrs {
-		if keys[a.Key] == fieldRequestID {
+		if a.field == fieldRequestID {
 			id := a.Value.String()
 			id, _, _ = strings.Cut(id, "_parallel_sample_")
 			if num, rest, ok := strings.Cut(id, "_"); ok && num != "" && strings.Trim(num, "0123456789") == "" {

@@ -16,15 +16,30 @@ import "github.com/traceview/traceview/trace"
 // (prefill_waiting, …) would split it; they repeat once for each rank, are lost
 // with several tokenizer workers, and are not read.
 func readSGLang(r *trace.Request, d durations, tokens bool) {
-	readDispatched(r, d, tokens, trace.Queueing|trace.Prefill)
-}
-
-// readDispatched claims phases on one clock of which the first, before the
-// first token, is a set.
-func readDispatched(r *trace.Request, d durations, tokens bool, first trace.Phase) {
-	start, ok := r.Arrival.Get()
+	from, to, ok := readDispatched(r, d, tokens)
 	if !ok {
 		return
+	}
+	claim := func(p trace.Phase, a, z trace.Time) {
+		if z > a {
+			r.Intervals = append(r.Intervals, trace.Interval{Phase: p, Basis: trace.Derived, Start: a, End: z})
+		}
+	}
+	if d.prefill.Present() && d.ttft.Present() {
+		claim(trace.Arrival, r.Arrival.At, from)
+	}
+	if end, ok := r.Completed.Get(); ok && d.decode.Present() && d.e2e.Present() {
+		claim(trace.Completion, to, end)
+	}
+}
+
+// readDispatched claims prefill and inference as sets with the queue. It
+// returns where they lie.
+func readDispatched(r *trace.Request, d durations, tokens bool) (from, to trace.Time, ok bool) {
+	const first = trace.Queueing | trace.Prefill
+	start, ok := r.Arrival.Get()
+	if !ok {
+		return from, to, false
 	}
 	if t, ok := d.ttft.Get(); ok && tokens {
 		r.FirstToken = trace.At(start.Add(t), trace.Measured)
@@ -46,7 +61,7 @@ func readDispatched(r *trace.Request, d durations, tokens bool, first trace.Phas
 	case oki:
 		chain = piece{{first | trace.Decode, inf}}
 	default:
-		return
+		return from, to, false
 	}
 	at := start
 	switch {
@@ -55,18 +70,8 @@ func readDispatched(r *trace.Request, d durations, tokens bool, first trace.Phas
 	case oke && (okc || oki):
 		at = start.Add(e2e - chain.length())
 	}
-	from, to := chain.place(r, start, at)
+	from, to = chain.place(r, start, at)
 	setInstants(r, tokens)
 	checkLength(r, chain)
-	claim := func(ph trace.Phase, a, z trace.Time) {
-		if z > a {
-			r.Intervals = append(r.Intervals, trace.Interval{Phase: ph, Basis: trace.Derived, Start: a, End: z})
-		}
-	}
-	if okp && okt {
-		claim(trace.Arrival, start, from)
-	}
-	if end, ok := r.Completed.Get(); ok && okc && oke {
-		claim(trace.Completion, to, end)
-	}
+	return from, to, true
 }

@@ -18,7 +18,7 @@ type node struct {
 	start, end                trace.Opt[trace.Time] // absent where the source's are not believable
 	rawEnd                    trace.Opt[trace.Time] // of an end that is not
 	failed, aborted           bool                  // by the span's status
-	attrs                     []trace.Attr          // with a meaning, or grouping keys
+	attrs                     []attr                // with a meaning, or grouping keys
 	marks                     []mark
 	format                    string
 	pos                       trace.Pos
@@ -27,6 +27,12 @@ type node struct {
 	engine string      // of a request span; else empty
 	phase  trace.Phase // of a phase span; else empty
 	outer  bool        // can give arrival and completion: HTTP, RPC or a gateway
+}
+
+// attr is an attribute and its meaning, if it has one.
+type attr struct {
+	trace.Attr
+	field field
 }
 
 func (n *node) valid() bool { return n.start.Present() && n.end.Present() }
@@ -91,7 +97,7 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		if k := keys[a.Key]; k != fieldNone {
 			meaning[k] = meaning[k] || a.Value.Kind() != trace.ValueNone
 			if t, ok := a.Value.Text(); (!ok || len(t) <= maxText) && (a.Value.Kind() != trace.ValueJSON || k == fieldFinish) {
-				n.attrs = append(n.attrs, a)
+				n.attrs = append(n.attrs, attr{a, k})
 			}
 			continue
 		}
@@ -106,12 +112,12 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		rpc = rpc || strings.HasPrefix(a.Key, "http.") || strings.HasPrefix(a.Key, "url.") || strings.HasPrefix(a.Key, "rpc.")
 		proxied = proxied || strings.HasPrefix(a.Key, "llm_d.")
 		if g, ok := b.group(a); ok {
-			n.attrs = append(n.attrs, g)
+			n.attrs = append(n.attrs, attr{g, fieldNone})
 		}
 	}
 	for _, e := range s.Events {
 		if m := milestoneOf(e.Name); m != 0 {
-			if at, ok := e.At.Get(); ok && at > 0 && at < horizon {
+			if at, ok := sane(e.At, "an event").Get(); ok {
 				n.marks = append(n.marks, mark{at, m})
 			}
 		}
@@ -133,7 +139,7 @@ func engineOf(n *node, has *[fieldCount]bool, sgl, v0Only bool) string {
 	anyLatency := split || first || has[fieldE2E]
 	newScope := n.res.vllm || n.scope == "vllm.tracing.otel"
 	switch {
-	case sgl && (anyLatency || has[fieldRID]):
+	case sgl && (anyLatency || strings.Contains(n.name, "Req ")):
 		return sglang
 	case n.name == "llm_request":
 		switch ours := newScope || strings.HasPrefix(n.scope, "vllm"); {
@@ -159,10 +165,7 @@ func (n *node) alone() bool { return n.parentID == "" && n.engine != "" && n.has
 
 // hasLatency reports whether any latency attribute is on the span.
 func (n *node) hasLatency() bool {
-	return slices.ContainsFunc(n.attrs, func(a trace.Attr) bool {
-		k := keys[a.Key]
-		return k >= fieldQueue && k <= fieldInference
-	})
+	return slices.ContainsFunc(n.attrs, func(a attr) bool { return a.field >= fieldQueue && a.field <= fieldInference })
 }
 
 var methods = []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
@@ -239,9 +242,8 @@ func (l *ledger) stamp(s *trace.Span) stamp {
 	sum := maphash.Comparable(seed, head{s.ParentID, s.Name, s.Scope, s.StatusMessage, s.Kind, s.Status, s.Start, s.End})
 	for i := range s.Attrs {
 		a := &s.Attrs[i]
-		h := maphash.Comparable(seed, *a)
-		sum += h
-		if k := keys[a.Key]; k == fieldRequestID || k == fieldRID {
+		sum += maphash.Comparable(seed, *a)
+		if a.Key == "gen_ai.request.id" || a.Key == "rid" {
 			p.request = maphash.Comparable(seed, a.Value) | 1
 		}
 	}

@@ -6,12 +6,16 @@ import "github.com/traceview/traceview/trace"
 // took. All of that time stays unattributed.
 
 // readLatency reads latency attributes on a span of an unknown writer with the
-// widest set that is true of all who use these keys: prefill may hold the
-// queue, and time in the queue is not placed apart from it.
+// widest set that is true of all who use these keys. Who writes prefill without
+// a time in the queue may mean both together by it. Who writes neither, counts
+// from arrival.
 func readLatency(r *trace.Request, d durations, tokens bool) {
-	if d.prefill.Present() || d.decode.Present() || d.inference.Present() {
-		readDispatched(r, d, tokens, trace.Queueing|trace.Prefill)
-		return
+	switch {
+	case !d.prefill.Present() && !d.decode.Present() && !d.inference.Present():
+		readV0(r, d, tokens)
+	case d.queue.Present():
+		readV1(r, d, tokens)
+	default:
+		readDispatched(r, d, tokens)
 	}
-	readV0(r, d, tokens)
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/traceview/traceview/internal/units"
@@ -210,6 +211,7 @@ func (c piece) place(r *trace.Request, start, at trace.Time) (from, to trace.Tim
 	}
 	from = max(at, start)
 	to = from
+	r.Intervals = slices.Grow(r.Intervals, len(c)+2)
 	for _, p := range c {
 		r.Intervals = append(r.Intervals, trace.Interval{Phase: p.phase, Basis: trace.Derived, Start: to, End: to.Add(p.dur)})
 		to = to.Add(p.dur)
