@@ -48,7 +48,7 @@ func skipString(s []byte) (rest []byte, chars int, ok bool) {
 }
 
 // maxNesting bounds the brackets within brackets of a value.
-const maxNesting = 64
+const maxNesting = 256
 
 // skipValue passes over a value of any shape: up to a comma, a closing bracket
 // or the end at its own level. field, where not nil, is called with the place

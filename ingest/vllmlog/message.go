@@ -61,6 +61,9 @@ func parse(m []byte) event {
 	if len(m) < 8 {
 		return ev
 	}
+	if m[0] != 'R' && m[0] != 'G' { // these are whole or not at all
+		m, _, _ = bytes.Cut(m, []byte("\n"))
+	}
 	switch m[0] {
 	case 'R':
 		if rest, ok := cut(m, "Received request "); ok {
@@ -164,7 +167,7 @@ func (ev *event) received(s []byte) bool {
 	if hasPrefix(rest, "prompt: ") || hasPrefix(rest, "params: ") || hasPrefix(rest, "sampling_params: ") {
 		ev.id = s[:i]
 	}
-	return ev.id != nil && ev.fields(rest)
+	return ev.id != nil && ev.fields(rest) && rest[len(rest)-1] == '.'
 }
 
 // fields reads "key: value, key: value." to its end.
@@ -272,7 +275,7 @@ func (ev *event) request(s []byte) {
 		ev.kind, ev.twin = aborted, true
 	case hasPrefix(rest, "details: "):
 		ev.kind = details
-		ev.torn = !ev.fields(rest[len("details: "):])
+		ev.torn = !ev.fields(rest[len("details: "):]) || rest[len(rest)-1] != '.'
 	case hasPrefix(rest, "failed (bad request)"), hasPrefix(rest, "failed (input error)"):
 		ev.kind = refused
 	case hasPrefix(rest, "failed (engine dead)"), string(rest) == "failed.", hasPrefix(rest, "failed due to "):
@@ -299,15 +302,16 @@ func (ev *event) generated(s []byte) {
 		return
 	}
 	id, rest := s[:i], s[i:]
+	delta, stream := false, false
 	if r, ok := cut(rest, " (streaming delta)"); ok {
-		ev.delta, rest = true, r
+		delta, rest = true, r
 	} else if r, ok := cut(rest, " (streaming complete)"); ok {
-		ev.stream, rest = true, r
+		stream, rest = true, r
 	}
 	if hasPrefix(rest, " details: ") {
 		return // follows the line that it belongs to
 	}
-	ev.kind = generated
+	ev.kind, ev.delta, ev.stream = generated, delta, stream
 	rest, ok := cut(rest, ": ")
 	ev.torn = !ok || !ev.fields(rest)
 	ev.id = id
@@ -411,7 +415,7 @@ func (ev *event) statistics(m []byte) {
 			return
 		}
 		if !hasPrefix(rest, ": Avg ") {
-			ev.kind = other // another line of that engine
+			ev.kind, ev.torn = other, false // another line of that engine
 			return
 		}
 		st.engine, m = n, rest[2:]

@@ -527,7 +527,11 @@ func (l *log) stop(s *scope, e *entry, ev *event, id []byte) {
 			o.internal = append(o.internal, string(id))
 		}
 	}
-	l.close(o, l.stamp(o, e), outcomes[ev.kind])
+	outcome := outcomes[ev.kind]
+	if outcome == trace.OK && o.seq <= s.in.deadSeq {
+		outcome = trace.Error // V0 calls a request finished when its engine died, too
+	}
+	l.close(o, l.stamp(o, e), outcome)
 }
 
 var outcomes = [died + 1]trace.Outcome{finished: trace.OK, aborted: trace.Aborted, failed: trace.Error, refused: trace.Rejected}

@@ -82,7 +82,7 @@ func (u *unwrapper) take(p *part) []byte {
 
 // flush hands on what p holds as a line.
 func (u *unwrapper) flush(p *part) {
-	s := u.take(p)
+	s := plain(u.take(p))
 	e := p.entry
 	n := len(s)
 	s = bytes.TrimRight(s, "\r\n")
@@ -474,9 +474,8 @@ func (u *unwrapper) object(s []byte, e *entry, layer int) bool {
 	}
 	if log == nil {
 		e.engine = true
-		n := len(text)
 		text = bytes.TrimRight(plain(text), "\r\n")
-		e.cr = e.cr && len(text) == n
+		e.cr = false
 		// The message may be a formatted line, or hold another wrapper.
 		if len(text) > 0 {
 			u.peel(text, e, layer+1)
@@ -507,7 +506,7 @@ func starts(s []byte) bool {
 	if hasPrefix(s, "(") {
 		_, s, _ = process(s)
 	}
-	return level(s) > 0 || hasPrefix(s, "INFO: ") || hasPrefix(s, "{")
+	return level(s) > 0 || levelAt(s) > 0 || hasPrefix(s, "INFO: ") || hasPrefix(s, `{"`)
 }
 
 // jsonStamp reads the time of a JSON record: a date, or seconds, milliseconds
