@@ -190,6 +190,10 @@ func note(r *trace.Request, code trace.Code, format string, args ...any) {
 // maxText is the longest text that is kept.
 const maxText = 256
 
+// maxAttrs is how many grouping keys a span or a resource may bring:
+// OpenTelemetry's own default limit.
+const maxAttrs = 128
+
 // content are the words of a key that say that its text is what a user or a
 // model wrote.
 var content = map[string]bool{
@@ -312,7 +316,7 @@ func (b *Builder) resource(res *trace.Resource) *resource {
 		if strings.HasPrefix(a.Key, "vllm.") {
 			r.vllm = true
 		}
-		if g, ok := b.group(a); ok {
+		if g, ok := b.group(a); ok && len(r.attrs) < maxAttrs {
 			r.attrs = append(r.attrs, g)
 		}
 	}

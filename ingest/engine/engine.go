@@ -26,7 +26,8 @@
 // repeated. To keep prompts and answers out, a text is left out if a word of
 // its key names content (prompt, message, content, input, output, body, text,
 // …), if it is longer than 256 bytes, or if it has a line break; of a URL only
-// the part before the query is kept. Arrays and maps are left out.
+// the part before the query is kept. Arrays and maps are left out, and all
+// beyond 128 a span.
 package engine
 
 import "github.com/traceview/traceview/trace"

@@ -59,6 +59,7 @@ func TestEngines(t *testing.T) {
 			// 0.5 µs longer: rounding.
 			span("llm_request", at(0), at(1), "id", "rounded", "queue", 0.5, "prefill", 0.0000005, "decode", 0.5, "e2e", 1.0),
 			span("llm_request", at(0), at(1), "id", "sum", "queue", 0.25, "prefill", 0.25, "decode", 0.25, "inference", 0.75, "e2e", 1.0),
+			span("llm_request", at(0), at(1), "id", "near", "queue", 0.25, "prefill", 0.25, "decode", 0.25, "inference", 0.5000005, "e2e", 1.0),
 			// An embedding has no token.
 			span("llm_request", at(0), at(1), "id", "pooling", "out", 0, "queue", 0.25, "prefill", 0.25, "decode", 0.0, "inference", 0.25, "ttft", 0.75, "e2e", 0.75),
 		}, []string{
@@ -67,6 +68,7 @@ func TestEngines(t *testing.T) {
 			"long vllm-v1 ok arrival=0 queued=~0 scheduled=~0.5 first=0.54 last=~1.04 end=1 | queueing=0.5 prefill=0.04 decode=0.46 outside=0.04 | inconsistent",
 			"rounded vllm-v1 ok arrival=0 queued=~0 scheduled=~0.5 first=~0.5000005 last=~1.0000005 end=1 | queueing=0.5 prefill=0.0000005 decode=0.4999995 outside=0.0000005",
 			"sum vllm-v1 ok arrival=0 queued=~0.25 scheduled=~0.5 first=~0.75 last=~1 end=1 | queueing=0.25 prefill=0.25 decode=0.25 arrival|completion=0.25 | inconsistent",
+			"near vllm-v1 ok arrival=0 queued=~0.25 scheduled=~0.5 first=~0.75 last=~1 end=1 | queueing=0.25 prefill=0.25 decode=0.25 arrival|completion=0.25",
 			"pooling vllm-v1 ok arrival=0 queued=~0.25 scheduled=~0.5 end=1 | queueing=0.25 prefill=0.25 arrival|completion=0.5",
 		}},
 		{"V0: one clock", []*trace.Span{
@@ -126,7 +128,7 @@ func TestEvents(t *testing.T) {
 	check(t, run(Options{},
 		with(span("llm_request", at(0), at(10), "id", "all"),
 			// Out of order, any case: queueing 1, prefill 1, decode 1+3, preempted 2, completion 1.
-			ev(9.0, "last_token", 1.0, "Queued", 2.0, "SCHEDULED", 3.0, "first_token", 4.0, "PREEMPTED", 6.0, "RESUMED", 9.0, "FINISHED")),
+			ev(9.0, "last_token", 2.0, "SCHEDULED", 1.0, "Queued", 3.0, "first_token", 4.0, "PREEMPTED", 9.0, "FINISHED", 6.0, "RESUMED")),
 		with(span("llm_request", at(0), at(10), "id", "twice"),
 			ev(0.0, "QUEUED", 1.0, "SCHEDULED", 2.0, "PREEMPTED", 3.0, "QUEUED", 4.0, "SCHEDULED", 6.0, "PREEMPTED", 7.0, "SCHEDULED", 9.0, "FINISHED")),
 		with(span("llm_request", at(0), at(10), "id", "open"), ev(1.0, "QUEUED", 2.0, "SCHEDULED")),
@@ -187,6 +189,16 @@ func TestChildSpans(t *testing.T) {
 	dec := with(phase(pre, "decode", 1, 3), func(s *trace.Span) { s.Attrs = attributes("llm_d.pd_proxy.decode.duration_ms", 2000.0) })
 	check(t, run(Options{}, fwd, pre, dec),
 		" unknown ok arrival=0 end=3 | unattributed=3 | engine-unknown")
+
+	// An event says better when the first token was than the end of prefill.
+	ev := span("llm_request", at(0), at(5), "id", "ev")
+	ev.Events = []trace.Event{{At: at(2.5), Name: "first_token"}}
+	check(t, run(Options{}, ev, phase(ev, "prefill", 1, 2), phase(ev, "decode", 2, 5)),
+		"ev vllm ok arrival=0 scheduled=1 first=2.5 last=~5 end=5 | prefill=1 decode=3 unattributed=1")
+
+	told := below(&trace.Span{TraceID: "88", SpanID: "89"}, span("llm_request", at(0), at(5), "id", "told", "ttft", 2.5))
+	check(t, run(Options{}, told, phase(told, "prefill", 1, 2)),
+		"told vllm-v0 ok arrival=0 scheduled=1 first=2.5 end=5 | prefill=1 unattributed=4 | missing-parent")
 
 	out := span("llm_request", at(0), at(5), "id", "out")
 	check(t, run(Options{}, out, phase(out, "prefill", 1, 7)),
@@ -375,6 +387,33 @@ func TestAttributes(t *testing.T) {
 	}
 	if r.Service != "vllm-blue" || r.Replica != "pod-1" || r.Model != "demo-8b" || r.FinishReason != "stop" || r.Cached.Or(0) != 5 {
 		t.Errorf("%+v", r)
+	}
+}
+
+// Spans with very many attributes keep the first.
+func TestManyAttributes(t *testing.T) {
+	s := span("llm_request", at(0), at(1))
+	for i := range 1000 {
+		s.Attrs = append(s.Attrs, attributes(fmt.Sprintf("k%04d", i), i)...)
+	}
+	s.Attrs = append(s.Attrs, attributes("id", "r")...)
+	r := run(Options{}, s).requests[0]
+	if len(r.Attrs) != maxAttrs || r.Attrs[maxAttrs-1].Key != "k0127" || r.ID != "r" {
+		t.Errorf("%d attributes, id %q", len(r.Attrs), r.ID)
+	}
+}
+
+func TestEnginesAreListed(t *testing.T) {
+	var got []string
+	for _, e := range Engines {
+		got = append(got, e.Name)
+		if e.Evidence == "" || e.Missing == "" {
+			t.Errorf("%s: not described", e.Name)
+		}
+	}
+	want := []string{sglang, vllmV1, vllmV0, vllm, vllmOrTRT, latency, events, phaseSpans, unknown}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -79,20 +79,33 @@ func (s *source) value() any {
 
 func spansOf(data []byte) (out []*trace.Span) {
 	s := &source{data}
-	for len(s.data) > 0 && len(out) < 200 {
+	for len(s.data) > 0 && len(out) < 100 {
 		sp := &trace.Span{
-			TraceID: []string{"1", "2", "3", ""}[s.next(16)%5%4], SpanID: fmt.Sprint(s.next(24)), ParentID: fmt.Sprint(s.next(24)),
+			TraceID: "1", SpanID: fmt.Sprint(len(out) + 1),
 			Name: fuzzNames[s.next(len(fuzzNames))], Kind: trace.SpanKind(s.next(6)),
 			Scope:    []string{"", "vllm.llm_engine", "vllm.tracing.otel", "sglang server"}[s.next(4)],
 			Resource: fuzzResources[s.next(len(fuzzResources))],
-			Start:    s.instant(), End: s.instant(), Status: trace.StatusCode(s.next(16) / 7), StatusMessage: secret, Format: "test",
+			Start:    s.instant(), Status: trace.StatusCode(s.next(16) / 7), StatusMessage: secret, Format: "test",
 		}
 		sp.Pos.Line = len(out) + 1
-		if sp.SpanID == "0" && sp.ParentID == "0" {
-			sp.SpanID = ""
+		sp.End = s.instant()
+		if a, ok := sp.Start.Get(); ok && a < horizon && s.next(4) > 0 {
+			sp.End = trace.Some(a.Add(sec(float64(s.next(100)) / 10)))
 		}
-		if s.next(3) == 0 {
-			sp.ParentID = ""
+		switch s.next(16) { // mostly a tree, sometimes not
+		case 0:
+			sp.TraceID = []string{"", "2", "3"}[s.next(3)]
+		case 1:
+			sp.SpanID = fmt.Sprint(s.next(24))
+		case 2:
+			sp.SpanID = ""
+		case 3:
+			sp.ParentID = fmt.Sprint(s.next(24))
+		case 4, 5:
+		default:
+			if len(out) > 0 {
+				sp.ParentID = out[len(out)-1-s.next(min(4, len(out)))].SpanID
+			}
 		}
 		for range s.next(8) {
 			key := fuzzKeys[s.next(len(fuzzKeys))]

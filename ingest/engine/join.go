@@ -194,7 +194,7 @@ func (b *Builder) close() {
 		// Prefill and decode below a span of no engine make it a request's.
 		if n.phase&(trace.Prefill|trace.Decode) != 0 && l.owner < 0 {
 			if p := l.parent; p >= 0 && nodes[p].phase == 0 && nodes[p].kind != trace.KindClient {
-				nodes[p].engine = phaseSpans
+				nodes[p].engine, nodes[p].sample = phaseSpans, sampled(nodes[p])
 			}
 		}
 	}
@@ -299,7 +299,7 @@ func (b *Builder) emit(nodes []*node, links []link) {
 }
 
 // maxClimb is how many spans above a request are asked for attributes.
-const maxClimb = 64
+const maxClimb = 16
 
 var oddLink = map[trace.Code]string{
 	trace.MissingParent: "names a parent that is not in the input",
@@ -388,10 +388,12 @@ func topDown(links []link) []int32 {
 // oneRequest reports whether two engine spans are samples of one request: the
 // same arrival and, but for the sample's number, the same id.
 func oneRequest(x, y *node) bool {
-	return x.start == y.start && x.start.Present() && requestID(x) == requestID(y)
+	return x.start == y.start && x.start.Present() && x.sample == y.sample
 }
 
-func requestID(n *node) string {
+// sampled returns the request id without the number by which vLLM tells the
+// samples of one request apart: 0_cmpl-1, cmpl-1_parallel_sample_0.
+func sampled(n *node) string {
 	for _, a := range n.attrs {
 		if a.field == fieldRequestID {
 			id := a.Value.String()

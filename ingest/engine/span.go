@@ -25,6 +25,7 @@ type node struct {
 	issues                    []trace.Issue
 
 	engine string      // of a request span; else empty
+	sample string      // of a request span: its id without the sample's number
 	phase  trace.Phase // of a phase span; else empty
 	outer  bool        // can give arrival and completion: HTTP, RPC or a gateway
 }
@@ -90,6 +91,7 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		odd(trace.MissingStart, "has no start")
 	}
 
+	groups := 0
 	rpc, proxied, sgl := false, false, n.res.sglang || s.Scope == "sglang server"
 	var meaning [fieldCount]bool
 	v0Only := false
@@ -111,7 +113,11 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		}
 		rpc = rpc || strings.HasPrefix(a.Key, "http.") || strings.HasPrefix(a.Key, "url.") || strings.HasPrefix(a.Key, "rpc.")
 		proxied = proxied || strings.HasPrefix(a.Key, "llm_d.")
+		if groups == maxAttrs {
+			continue
+		}
 		if g, ok := b.group(a); ok {
+			groups++
 			n.attrs = append(n.attrs, attr{g, fieldNone})
 		}
 	}
@@ -122,7 +128,9 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 			}
 		}
 	}
-	n.engine = engineOf(n, &meaning, sgl, v0Only)
+	if n.engine = engineOf(n, &meaning, sgl, v0Only); n.engine != "" {
+		n.sample = sampled(n)
+	}
 	// llm-d's sidecar names its own stages prefill and decode: they hold the
 	// engines' queues too.
 	if n.engine == "" && !proxied {
