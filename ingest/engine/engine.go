@@ -9,6 +9,17 @@
 // attributes, or by scheduler events), and any span with prefill or decode
 // spans below it. Of nested ones the innermost counts. A trace without any
 // gives one request for each outermost server span, with its length alone.
+// Client and server spans above a request give its arrival and end, as long as
+// all requests below them are that one or samples of it.
+//
+// # Outcomes
+//
+// No end or no start: incomplete. Else a status or a finish reason that speaks
+// of abort or cancel: aborted. Another error status, of the span or of the
+// outermost one used: error. No output tokens beside milestones that were never
+// stamped (a phase below zero or far longer than the span): aborted, since
+// vLLM writes that for requests that it dropped. All others are ok: vLLM sets
+// no status.
 //
 // # Replicas
 //

@@ -278,7 +278,7 @@ func (b *Builder) emit(nodes []*node, links []link) {
 		for c := l.phases; c >= 0; c = links[c].nextPhase {
 			children = append(children, nodes[c])
 		}
-		slices.Reverse(children) // by start again
+		slices.Reverse(children) // as they were met
 		single := true
 		if l.parent >= 0 && links[l.parent].top >= 0 {
 			top := links[l.parent].top
