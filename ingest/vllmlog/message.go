@@ -108,6 +108,14 @@ func parse(m []byte) event {
 		} else if hasPrefix(m, "Started server process") {
 			ev.kind = started
 		}
+	case 'D':
+		if hasPrefix(m, "Dumping input data for V1 LLM engine") {
+			ev.kind = died
+		}
+	case 't':
+		if hasPrefix(m, "torch.OutOfMemoryError: ") || hasPrefix(m, "torch.cuda.OutOfMemoryError: ") {
+			ev.kind = died
+		}
 	case 'v':
 		if hasPrefix(m, "vLLM API server version") {
 			ev.kind = started

@@ -146,6 +146,86 @@ func TestTooManyOpen(t *testing.T) {
 	}
 }
 
+// TestEqualIDs: any number of requests of one id, and of ends of it, costs no
+// more than as many of different ids.
+func TestEqualIDs(t *testing.T) {
+	i := 0
+	lines := readerFunc(func(p []byte) (int, error) {
+		if i++; i > 2*maxOpen {
+			return 0, io.EOF
+		}
+		if i%3 == 0 {
+			return copy(p, at(1, "Added request a-0a1b2c3d.")), nil
+		}
+		if i > maxOpen && i%2 == 0 {
+			return copy(p, at(1, "Request a aborted.")), nil
+		}
+		return copy(p, recv(0, "a")), nil
+	})
+	n := 0
+	err := Read(context.Background(), lines, in2026, func(r *trace.Request, _ *trace.Issue) bool {
+		if r != nil {
+			n++
+		}
+		return true
+	})
+	want := 0
+	for i := 1; i <= 2*maxOpen; i++ {
+		if i%3 != 0 && (i <= maxOpen || i%2 != 0) {
+			want++
+		}
+	}
+	if err != nil || n != want {
+		t.Errorf("%d requests, want %d; %v", n, want, err)
+	}
+}
+
+func TestJSONStamp(t *testing.T) {
+	for _, c := range []struct {
+		raw, want string
+		step      time.Duration
+	}{
+		{`1785232805`, "2026-07-28T10:00:05", time.Second},
+		{`1785232805.25`, "2026-07-28T10:00:05.25", 10 * time.Millisecond},
+		{`"1785232805.123456"`, "2026-07-28T10:00:05.123456", time.Microsecond},
+		{`1785232805123`, "2026-07-28T10:00:05.123", time.Millisecond},
+		{`1785232805123456`, "2026-07-28T10:00:05.123456", time.Microsecond},
+		{`1785232805123456789`, "2026-07-28T10:00:05.123456789", 1},
+		{`"2026-07-28T12:00:05.123456+0200"`, "2026-07-28T10:00:05.123456", time.Microsecond},
+		{`"2026-07-28 10:00:05,123"`, "2026-07-28T10:00:05.123", time.Millisecond},
+		{`"07-28 10:00:05"`, "2026-07-28T10:00:05", time.Second},
+		{`9999999999999999999`, "", 0},
+		{`1.5`, "", 0},
+		{`1.234567890123456`, "", 0},
+		{`null`, "", 0},
+		{`"10:00:05"`, "", 0},
+		{`""`, "", 0},
+	} {
+		st := jsonStamp([]byte(c.raw))
+		k := clock{year: 2026, known: true, base: 2026, leapYear: noLeap}
+		k.tick(&st)
+		got := ""
+		if at, _, ok := k.instant(&st); ok {
+			got = at.UTC().Format(layout)
+		}
+		if got != c.want || st.res != c.step {
+			t.Errorf("%s: %s by %v, want %s by %v", c.raw, got, st.res, c.want, c.step)
+		}
+	}
+}
+
+// TestCalendar: dates agree with the standard library's for every day of the
+// range.
+func TestCalendar(t *testing.T) {
+	k := clock{}
+	for d := time.Date(1970, 1, 1, 1, 2, 3, 4, time.UTC); d.Year() <= 2261; d = d.AddDate(0, 0, 1) {
+		got, ok := k.date(d.Year(), int(d.Month()), d.Day(), 3723, 4, false, 0)
+		if !ok || got != trace.Time(d.UnixNano()) {
+			t.Fatalf("%v is %v", d, got.UTC())
+		}
+	}
+}
+
 type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }

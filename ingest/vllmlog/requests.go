@@ -22,7 +22,8 @@ const (
 // open is a request whose end has not been seen.
 type open struct {
 	req        trace.Request
-	same       *open // another with the same id
+	same       *open // an older one with the same id
+	newer      *open // of which this is same
 	prev, next *open // by arrival
 	seq        int
 	scope      *scope
@@ -30,6 +31,7 @@ type open struct {
 	n          int      // samples asked for
 	ended      int      // of which this many have their output
 	outputs    int      // tokens of those; -1: not told
+	ambiguous  bool     // an end was that may be its
 	bare       bool     // known from the engine's line only: its Received line may follow
 }
 
@@ -42,9 +44,22 @@ type scope struct {
 	recent   map[string]int   // ids that ended a short while ago, how often
 	ring     []string
 	next     int
-	ends     map[string]int // ends seen of ids that several have
-	suffixed bool           // the engine's ids have a suffix
-	plain    bool           // they have none
+	equal    map[string]*equal // of ids that several have, or had
+	suffixed bool              // the engine's ids have a suffix
+	plain    bool              // they have none
+}
+
+// equal is what is known of the open requests of one id.
+type equal struct {
+	open int
+	ends int // that could not be told apart
+}
+
+// death is the end of an engine.
+type death struct {
+	seq int // requests up to this one were running
+	at  trace.Instant
+	res time.Duration
 }
 
 // container is one source of lines in the stream.
@@ -57,9 +72,7 @@ type container struct {
 	cr     bool   // that line ended in a carriage return
 	lf     bool   // some line of the engine ended without one
 
-	deadSeq int // requests up to this one were running when the engine died
-	deadAt  trace.Instant
-	deadRes time.Duration
+	deaths []death // of its engine, since the last start
 }
 
 // held is something that waits for the year.
@@ -209,8 +222,10 @@ func (l *log) event(c *container, e *entry, ev *event) {
 		l.restart(c, e)
 		return
 	case died:
-		c.deadSeq, c.deadRes = l.seq, e.at.res
-		c.deadAt, _ = l.instant(e)
+		if n := len(c.deaths); n == 0 || c.deaths[n-1].seq < l.seq { // several lines tell of one
+			at, _ := l.instant(e)
+			c.deaths = append(c.deaths, death{l.seq, at, e.at.res})
+		}
 		return
 	}
 	l.requests++
@@ -286,7 +301,7 @@ func (c *container) scope(process []byte) *scope {
 	}
 	s := c.scopes[string(process)]
 	if s == nil {
-		s = &scope{in: c, live: map[string]*open{}, internal: map[string]*open{}, recent: map[string]int{}, ends: map[string]int{}}
+		s = &scope{in: c, live: map[string]*open{}, internal: map[string]*open{}, recent: map[string]int{}, equal: map[string]*equal{}}
 		c.scopes[string(process)] = s
 		c.order = append(c.order, s)
 	}
@@ -387,6 +402,11 @@ func (l *log) begin(s *scope, e *entry, id []byte) *open {
 	o.req.Source = trace.Source{Format: Format, Engine: "vllm", Pos: e.pos}
 	o.req.Clock = trace.ClockUnix
 	if o.same = s.live[o.req.ID]; o.same != nil {
+		o.same.newer = o
+		if s.equal[o.req.ID] == nil {
+			s.equal[o.req.ID] = &equal{open: 1}
+		}
+		s.equal[o.req.ID].open++
 		o.issue(trace.NewIssue(trace.RequestIDReused, e.pos, "another request of this id is open"))
 	}
 	s.live[o.req.ID] = o
@@ -462,18 +482,19 @@ func (l *log) add(s *scope, e *entry, ev *event) {
 		o.bare = true
 		o.issue(trace.NewIssue(trace.NoArrival, e.pos, "no line of its arrival stands before"))
 	}
-	// Of several with one id, the oldest that the engine has no id for.
-	for p := o; p != nil && p.req.ID == o.req.ID; p = p.same {
-		if len(p.internal) == 0 {
-			o = p
-		}
-	}
 	id := string(ev.id)
 	if id == o.req.ID {
 		s.plain = true
 		return
 	}
 	s.suffixed = true
+	// Of several with one id, the oldest that the engine has no id for; the
+	// two lines are close together.
+	for p, n := o, 0; p != nil && n < 64; p, n = p.same, n+1 {
+		if len(p.internal) == 0 {
+			o = p
+		}
+	}
 	if s.internal[id] == nil && len(o.internal) < maxInternal {
 		o.internal = append(o.internal, id)
 		s.internal[id] = o
@@ -493,15 +514,15 @@ func (l *log) alone(s *scope, e *entry, ev *event, id []byte) (o *open, ambiguou
 	if ev.delta {
 		return nil, true
 	}
-	open := 0
-	for p := s.live[o.req.ID]; p != nil; p = p.same {
+	for p := s.live[o.req.ID]; p != nil && !p.ambiguous; p = p.same { // the older ones know
+		p.ambiguous = true
 		p.issue(trace.NewIssue(trace.AmbiguousEnd, e.pos, "an end of this id came while several requests of it were open"))
-		open++
 	}
+	eq := s.equal[o.req.ID]
 	if !ev.twin {
-		s.ends[o.req.ID]++
+		eq.ends++
 	}
-	if s.ends[o.req.ID] >= open {
+	if eq.ends >= eq.open {
 		// As many ends as requests: all are over, at times not known apart.
 		for p := s.live[o.req.ID]; p != nil; p = s.live[o.req.ID] {
 			l.close(p, trace.Instant{}, trace.Incomplete)
@@ -528,7 +549,7 @@ func (l *log) stop(s *scope, e *entry, ev *event, id []byte) {
 		}
 	}
 	outcome := outcomes[ev.kind]
-	if outcome == trace.OK && o.seq <= s.in.deadSeq {
+	if outcome == trace.OK && s.in.death(o) != nil {
 		outcome = trace.Error // V0 calls a request finished when its engine died, too
 	}
 	l.close(o, l.stamp(o, e), outcome)
@@ -647,20 +668,21 @@ func (o *open) after(at, least trace.Instant, name string) trace.Instant {
 // remove takes o off the open ones.
 func (l *log) remove(o *open) {
 	s := o.scope
-	for p, prev := s.live[o.req.ID], (*open)(nil); p != nil; p, prev = p.same, p {
-		if p != o {
-			continue
+	switch {
+	case o.newer != nil:
+		o.newer.same = o.same
+	case o.same != nil:
+		s.live[o.req.ID] = o.same
+	default:
+		delete(s.live, o.req.ID)
+	}
+	if o.same != nil {
+		o.same.newer = o.newer
+	}
+	if eq := s.equal[o.req.ID]; eq != nil {
+		if eq.open--; eq.open == 0 {
+			delete(s.equal, o.req.ID)
 		}
-		switch {
-		case prev != nil:
-			prev.same = o.same
-		case o.same != nil:
-			s.live[o.req.ID] = o.same
-		default:
-			delete(s.live, o.req.ID)
-			delete(s.ends, o.req.ID)
-		}
-		break
 	}
 	for _, id := range o.internal {
 		delete(s.internal, id)
@@ -682,17 +704,27 @@ func (l *log) remove(o *open) {
 
 // giveUp hands on a request whose end is not in the log.
 func (l *log) giveUp(o *open) {
-	c := o.scope.in
-	if o.seq > c.deadSeq {
+	d := o.scope.in.death(o)
+	if d == nil {
 		l.close(o, trace.Instant{}, trace.Incomplete)
 		return
 	}
-	at := c.deadAt
+	at := d.at
 	if at.Present() {
 		at.Basis = trace.Derived
-		o.req.Resolution = max(o.req.Resolution, c.deadRes)
+		o.req.Resolution = max(o.req.Resolution, d.res)
 	}
 	l.close(o, at, trace.Error)
+}
+
+// death returns the first death of the engine while o was running, nil where
+// there was none.
+func (c *container) death(o *open) *death {
+	i, _ := slices.BinarySearchFunc(c.deaths, o.seq, func(d death, seq int) int { return cmp.Compare(d.seq, seq) })
+	if i == len(c.deaths) {
+		return nil
+	}
+	return &c.deaths[i]
 }
 
 // restart gives up what ran on a server that starts again.
@@ -710,7 +742,7 @@ func (l *log) restart(c *container, e *entry) {
 	}
 	slices.SortFunc(lost, func(a, b *open) int { return cmp.Compare(a.seq, b.seq) })
 	for _, o := range lost {
-		if o.seq > c.deadSeq {
+		if c.death(o) == nil {
 			o.issue(trace.NewIssue(trace.LostAtRestart, e.pos, "the server started again while it was open"))
 		}
 		l.giveUp(o)
@@ -718,10 +750,10 @@ func (l *log) restart(c *container, e *entry) {
 	for _, s := range c.order {
 		if len(s.live) == 0 {
 			clear(s.recent)
-			clear(s.ends)
 			s.ring, s.next = s.ring[:0], 0
 		}
 	}
+	c.deaths = c.deaths[:0]
 }
 
 func (l *log) reading(c *container, e *entry, ev *event) {
@@ -808,11 +840,8 @@ func (l *log) settle() {
 		l.date(&o.req)
 	}
 	for _, c := range l.containers {
-		if c.deadAt.Present() {
-			t, ok := l.clock.at(int64(c.deadAt.At))
-			if c.deadAt = trace.At(t, trace.Measured); !ok {
-				c.deadAt = trace.Instant{}
-			}
+		for i := range c.deaths {
+			l.place(&c.deaths[i].at)
 		}
 	}
 	all := l.held
@@ -835,16 +864,9 @@ func (l *log) settle() {
 // date makes instants of a request's places in the log's calendar.
 func (l *log) date(r *trace.Request) {
 	for _, in := range [...]*trace.Instant{&r.Arrival, &r.FirstToken, &r.LastToken, &r.Completed} {
-		if !in.Present() {
-			continue
+		if !l.place(in) {
+			addIssue(r, trace.NewIssue(trace.ImpossibleDate, r.Source.Pos, "a stamp is no date of its year"))
 		}
-		t, ok := l.clock.at(int64(in.At))
-		if ok {
-			in.At = t
-			continue
-		}
-		*in = trace.Instant{}
-		addIssue(r, trace.NewIssue(trace.ImpossibleDate, r.Source.Pos, "a stamp is no date of its year"))
 	}
 	if r.Outcome == trace.OK && !r.Completed.Present() {
 		r.Outcome = trace.Incomplete
@@ -852,6 +874,18 @@ func (l *log) date(r *trace.Request) {
 	if !r.FirstToken.Present() || !r.LastToken.Present() {
 		r.FirstToken, r.LastToken = trace.Instant{}, trace.Instant{}
 	}
+}
+
+// place makes an instant of a place in the log's calendar; ok is false where it
+// is no date.
+func (l *log) place(in *trace.Instant) (ok bool) {
+	if !in.Present() {
+		return true
+	}
+	if in.At, ok = l.clock.at(int64(in.At)); !ok {
+		*in = trace.Instant{}
+	}
+	return ok
 }
 
 // finish ends the log.

@@ -139,9 +139,7 @@ func (u *unwrapper) peel(s []byte, e *entry, layer int) {
 		case c == '(':
 			e.process, rest, ok = process(s)
 		case c == '[':
-			if rest, ok = bracketed(s, e); !ok {
-				break
-			}
+			rest, ok = bracketed(s, e)
 		case c == '{':
 			if u.object(s, e, layer) {
 				return
@@ -159,17 +157,10 @@ func (u *unwrapper) peel(s []byte, e *entry, layer int) {
 				if ok = hasPrefix(rest, " "); ok {
 					e.see(st)
 					rest = rest[1:]
-					if len(rest) > 9 && (hasPrefix(rest, "stdout ") || hasPrefix(rest, "stderr ")) && (rest[7] == 'F' || rest[7] == 'P') && rest[8] == ' ' {
-						whole, stream := rest[7] == 'F', rest[:6]
-						if rest, ok = u.piece(rest[9:], e, stream, whole); !ok {
-							return
-						}
-					} else if len(rest) == 9 && (hasPrefix(rest, "stdout F ") || hasPrefix(rest, "stderr F ")) {
-						if rest, ok = u.piece(nil, e, rest[:6], true); !ok {
-							return
-						}
-					} else {
+					if stream, whole, text, isCRI := cri(rest); !isCRI {
 						rest = unit(rest)
+					} else if rest, ok = u.piece(text, e, stream, whole); !ok {
+						return
 					}
 				}
 			}
@@ -191,6 +182,18 @@ func (u *unwrapper) peel(s []byte, e *entry, layer int) {
 	u.emit(e)
 }
 
+// cri reads "stdout F " behind the stamp of a container runtime.
+func cri(s []byte) (stream []byte, whole bool, text []byte, ok bool) {
+	if len(s) < 8 || !hasPrefix(s, "stdout ") && !hasPrefix(s, "stderr ") || s[7] != 'F' && s[7] != 'P' {
+		return nil, false, nil, false
+	}
+	stream, whole, text = s[:6], s[7] == 'F', s[8:]
+	if len(text) == 0 {
+		return stream, whole, text, true
+	}
+	return stream, whole, text[1:], text[0] == ' '
+}
+
 // own reads the engine's own prefix, "LEVEL MM-DD HH:MM:SS [file:line] ", and
 // hands on the line where there is one.
 func (u *unwrapper) own(s []byte, e *entry) bool {
@@ -198,17 +201,11 @@ func (u *unwrapper) own(s []byte, e *entry) bool {
 	if n == 0 {
 		return false
 	}
-	t := s[n:]
-	if len(t) < 16 || t[2] != '-' || t[5] != ' ' || t[8] != ':' || t[11] != ':' || t[14] != ' ' {
+	st, t, ok := monthDay(s[n:])
+	if !ok || !hasPrefix(t, " ") {
 		return false
 	}
-	mo, ok1 := two(t)
-	d, ok2 := two(t[3:])
-	sec, ok3 := timeOfDay(t[6:])
-	if !ok1 || !ok2 {
-		return false
-	}
-	t = t[15:]
+	t = t[1:]
 	end := bytes.IndexByte(t[:min(len(t), 300)], ']')
 	if end < 0 {
 		return false
@@ -221,8 +218,6 @@ func (u *unwrapper) own(s []byte, e *entry) bool {
 	if _, rest, ok := number(place[i+1:]); !ok || len(rest) > 0 {
 		return false
 	}
-	st := stamp{ok: true, mo: mo, d: d, sec: sec, res: time.Second}
-	st.bad = !ok3 || mo < 1 || mo > 12 || d < 1 || d > dayBefore[mo+1]-dayBefore[mo]
 	e.see(st)
 	e.prefix = s[:len(s)-len(t)+end+1]
 	e.engine = true
@@ -261,7 +256,7 @@ func levelAt(s []byte) int {
 			end := i - 9 // the space after the level
 			for _, l := range levels {
 				if at := end + 1 - len(l); at > 0 && at <= most && hasPrefix(head[at:], l) {
-					if bytes.IndexAny(head[:at], "'\"\\`") >= 0 {
+					if bytes.ContainsAny(head[:at], "'\"\\`") {
 						return 0
 					}
 					return at
@@ -432,8 +427,8 @@ func (u *unwrapper) piece(s []byte, e *entry, stream []byte, whole bool) (line [
 // object reads a line that is a JSON object: docker's json-file, or a JSON
 // formatter's record. It reports whether it handed the line on.
 func (u *unwrapper) object(s []byte, e *entry, layer int) bool {
-	var log, stream, message, moment []byte
-	isTime := false
+	var log, stream, message []byte
+	var moment stamp
 	ok := jsonFields(s, u.cut, func(key, raw []byte) {
 		switch string(key) {
 		case "log":
@@ -444,23 +439,19 @@ func (u *unwrapper) object(s []byte, e *entry, layer int) bool {
 			message = raw
 		case "name", "logger":
 			e.vllm = e.vllm || hasPrefix(raw, `"vllm`)
-		case "time":
-			moment, isTime = raw, true
-		case "asctime", "timestamp", "ts", "@timestamp":
-			if !isTime {
-				moment = raw
+		case "time", "asctime", "timestamp", "ts", "@timestamp":
+			if st := jsonStamp(raw); st.better(&moment) {
+				moment = st
 			}
 		}
 	})
 	if !ok || log == nil && message == nil {
 		return false
 	}
-	if st, ok := jsonStamp(moment); ok {
-		if log != nil {
-			st.res = min(st.res, time.Nanosecond) // docker cuts trailing zeros
-		}
-		e.see(st)
+	if log != nil && moment.hasZone {
+		moment.res = time.Nanosecond // docker cuts trailing zeros
 	}
+	e.see(moment)
 	raw := message
 	if log != nil {
 		raw = log
@@ -511,27 +502,31 @@ func starts(s []byte) bool {
 
 // jsonStamp reads the time of a JSON record: a date, or seconds, milliseconds
 // or nanoseconds since 1970.
-func jsonStamp(raw []byte) (stamp, bool) {
+func jsonStamp(raw []byte) (st stamp) {
 	if raw = bytes.Trim(raw, `" `); len(raw) == 0 {
-		return stamp{}, false
+		return st
 	}
 	if st, rest, ok := dateTime(raw); ok && len(rest) == 0 {
-		return st, true
+		return st
+	}
+	if st, rest, ok := monthDay(raw); ok && len(rest) == 0 {
+		return st
 	}
 	n, rest, ok := number(raw)
-	if !ok || len(raw)-len(rest) < 10 {
-		if len(raw) != 19 || !isDigit(raw[18]) || !ok && len(rest) != 1 {
-			return stamp{}, false
-		}
+	if !ok && len(raw) == 19 && len(rest) == 1 {
 		n, rest = n*10+int(rest[0]-'0'), nil
+	} else if !ok || len(raw)-len(rest) < 10 {
+		return st
 	}
-	st := stamp{ok: true, hasYear: true, hasZone: true, res: time.Second}
 	var tail stamp
 	if more := tail.fraction(rest); len(more) > 0 {
-		return stamp{}, false
+		return st
 	}
+	st = stamp{ok: true, hasYear: true, hasZone: true, res: time.Second}
 	ns := int64(tail.ns)
 	switch {
+	case n < 0 || n > math.MaxInt64/1e9 && n < 1e11:
+		return stamp{}
 	case n < 1e11:
 		if len(rest) > 0 {
 			st.res = tail.res
@@ -545,12 +540,12 @@ func jsonStamp(raw []byte) (stamp, bool) {
 		st.res, ns = 1, int64(n)
 	}
 	if ns < 0 || ns > math.MaxInt64-dayNs {
-		return stamp{}, false
+		return stamp{}
 	}
 	t := time.Unix(0, ns).UTC()
 	st.year, st.mo, st.d = t.Year(), int(t.Month()), t.Day()
 	st.sec, st.ns = t.Hour()*3600+t.Minute()*60+t.Second(), t.Nanosecond()
-	return st, true
+	return st
 }
 
 func two(s []byte) (int, bool) {
@@ -569,6 +564,22 @@ func timeOfDay(s []byte) (int, bool) {
 	m, ok2 := two(s[3:])
 	sec, ok3 := two(s[6:])
 	return h*3600 + m*60 + sec, ok1 && ok2 && ok3 && h < 24 && m < 60 && sec < 60
+}
+
+// monthDay reads vLLM's own "MM-DD HH:MM:SS".
+func monthDay(s []byte) (st stamp, rest []byte, ok bool) {
+	if len(s) < 14 || s[2] != '-' || s[5] != ' ' || s[8] != ':' || s[11] != ':' {
+		return st, s, false
+	}
+	mo, ok1 := two(s)
+	d, ok2 := two(s[3:])
+	sec, ok3 := timeOfDay(s[6:])
+	if !ok1 || !ok2 {
+		return st, s, false
+	}
+	st = stamp{ok: true, mo: mo, d: d, sec: sec, res: time.Second}
+	st.bad = !ok3 || mo < 1 || mo > 12 || d < 1 || d > dayBefore[mo+1]-dayBefore[mo]
+	return st, s[14:], true
 }
 
 // dateTime reads "YYYY-MM-DD HH:MM:SS", with a T or a space, a fraction after

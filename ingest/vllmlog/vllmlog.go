@@ -120,6 +120,12 @@ func find(e *entry) event {
 		return parse(e.text)
 	}
 	s := e.text
+	if e.process != nil && !hasPrefix(s, "INFO:") {
+		// What a process prints past the logger: of interest when it dies.
+		if ev := parse(s); ev.kind == died {
+			return ev
+		}
+	}
 	if e.at.ok {
 		for range 8 {
 			if ev := parse(s); ev.kind != other && !ev.torn {

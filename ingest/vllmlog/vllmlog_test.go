@@ -593,6 +593,14 @@ func TestLife(t *testing.T) {
 			}, nil},
 		{"finished because it died", recv(0, "a") + at(3, "Engine background task failed") + at(4, "Finished request a."),
 			[]string{"a error arrival=2026-07-28T10:00:00 e2e=4s step=1s"}, nil},
+		{"it dies of memory", recv(0, "a") + "(EngineCore pid=9) torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n" + recv(2, "b") + at(3, "Dumping input data for V1 LLM engine (v0.9.0) with config: x") + at(4, "EngineCore encountered a fatal error.") + "INFO:     Started server process [1]\n" + recv(5, "c"),
+			[]string{
+				"a error arrival=2026-07-28T10:00:00 step=1s",
+				"b error arrival=2026-07-28T10:00:02 e2e=1s(derived) step=1s",
+				"c incomplete arrival=2026-07-28T10:00:05 step=1s",
+			}, nil},
+		{"an access line ends nothing", recv(0, "a") + "2026-07-28T10:00:01Z (APIServer pid=7) INFO:     10.0.0.7:51324 - \"POST /v1/chat/completions HTTP/1.1\" 200 OK\n",
+			[]string{"a incomplete arrival=2026-07-28T10:00:00 step=1s"}, nil},
 		{"the engine's ids tell equal ones apart", recv(0, "a") + at(0, "Added request a-00000001.") + recv(1, "a") + at(1, "Added request a-00000002.") +
 			at(3, "Aborted request(s) a-00000001.") + at(3, "Request a aborted.") + at(5, "Aborted request(s) a-00000002."),
 			[]string{
