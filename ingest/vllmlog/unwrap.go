@@ -525,7 +525,7 @@ func jsonStamp(raw []byte) (st stamp) {
 	st = stamp{ok: true, hasYear: true, hasZone: true, res: time.Second}
 	ns := int64(tail.ns)
 	switch {
-	case n < 0 || n > math.MaxInt64/1e9 && n < 1e11:
+	case n < 0 || n > math.MaxInt64/int(time.Second) && n < 1e11:
 		return stamp{}
 	case n < 1e11:
 		if len(rest) > 0 {
