@@ -27,12 +27,6 @@ type Options struct {
 	AllOutcomes bool
 }
 
-// Objective is an upper limit on a figure of each request.
-type Objective struct {
-	Figure string // "e2e", "ttft" or "tpot"
-	MaxNS  int64
-}
-
 // Analyzer collects requests and readings, and reports on them. It keeps some
 // 200 bytes a request and not the request. The order in which requests are
 // added, or how they are split between analyzers that are merged, changes
@@ -175,9 +169,7 @@ func (a *Analyzer) Add(r *trace.Request) {
 	if d, ok := r.TTFT().Get(); ok && d >= 0 {
 		w.ttft = int64(d)
 	}
-	if v, ok := r.TPOT().Get(); ok && v < math.MaxInt64 {
-		w.tpot = int64(math.Round(v))
-	}
+	w.tpot = tpot(r).Or(-1)
 	a.parts = append(a.parts, b.Parts...)
 	for _, iv := range r.Intervals {
 		if iv.Phase.Kind() == trace.Waiting {
@@ -372,14 +364,3 @@ func (a *Analyzer) Merge(b *Analyzer) {
 	}
 	a.readings = append(a.readings, b.readings...)
 }
-
-// Report computes the report on all that was added so far.
-func (a *Analyzer) Report() *Report {
-	rep := &Report{Version: ReportVersion}
-	rep.Counts.Requests = int64(len(a.rows))
-	return rep
-}
-
-// Tables gives the report as tables: "requests", "phases", "kinds",
-// "figures", "tail", "groups_…", "engines".
-func (r *Report) Tables() []*Table { return nil }

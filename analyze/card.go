@@ -1,0 +1,262 @@
+package analyze
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/traceview/traceview/internal/stats"
+	"github.com/traceview/traceview/trace"
+)
+
+// window finds the stretch of time that rates refer to, and into how many
+// slices it is cut for intervals.
+func (w *work) window() {
+	if w.mixed {
+		return
+	}
+	var first, done, last int64
+	arrived, completed := false, false
+	for _, r := range w.rows {
+		if r.has&hasExtent == 0 {
+			continue
+		}
+		if r.has&hasArrival != 0 {
+			if !arrived || r.arrival < first {
+				first = r.arrival
+			}
+			if !arrived || r.end > last {
+				last = r.end
+			}
+			arrived = true
+		}
+		if r.has&complete != 0 && (!completed || r.end > done) {
+			done, completed = r.end, true
+		}
+	}
+	if !arrived {
+		return
+	}
+	w.start, w.end = first, done
+	if !completed {
+		w.end = last // nothing ended: as far as anything was seen
+	}
+	origin := w.origin[w.clock].Or(0)
+	if t, ok := w.opts.From.resolve(w.clock, origin); ok && w.opts.From.set {
+		w.start = int64(t)
+	}
+	if t, ok := w.opts.To.resolve(w.clock, origin); ok && w.opts.To.set {
+		w.end = int64(t)
+	}
+	w.end = max(w.end, w.start)
+	win := &Window{
+		Stated:  w.opts.From.set || w.opts.To.set,
+		StartNS: w.start, EndNS: w.end, LengthNS: w.end - w.start,
+	}
+	if w.clock == trace.ClockUnix {
+		win.Start = trace.Time(w.start).UTC().Format(time.RFC3339Nano)
+		win.End = trace.Time(w.end).UTC().Format(time.RFC3339Nano)
+	}
+	w.rep.Card.Window = win
+}
+
+// slice is the slice of the window that r arrived in.
+func (w *work) slice(r *row) uint8 {
+	if w.slices == 0 {
+		return 0
+	}
+	b := float64(w.slices) * float64(r.arrival-w.start) / float64(w.end-w.start)
+	return uint8(max(0, min(b, float64(w.slices-1))))
+}
+
+func (w *work) card() {
+	c := &w.rep.Card
+	names := func() map[string]int64 { return map[string]int64{} }
+	services, models, replicas, engines, formats, files := names(), names(), names(), names(), names(), names()
+	add := func(m map[string]int64, name string) {
+		if name != "" {
+			m[name]++
+		}
+	}
+	var in, cached, out []int64
+	for _, r := range w.rows {
+		d := &w.dimRows[r.dim]
+		add(services, d.service)
+		add(models, d.model)
+		add(replicas, d.replica)
+		add(engines, d.engine)
+		add(formats, d.format)
+		add(files, w.files.names[r.file])
+		c.ResolutionNS = trace.Some(max(c.ResolutionNS.Or(0), int64(d.resolution)))
+		if r.has&hasExtent != 0 {
+			c.RequestTimeNS += r.end - r.start
+		}
+		if r.in >= 0 {
+			in = append(in, r.in)
+		}
+		if r.cached >= 0 {
+			cached = append(cached, r.cached)
+		}
+		if r.out >= 0 {
+			out = append(out, r.out)
+		}
+	}
+	c.Services, c.Models, c.Replicas = named(services), named(models), named(replicas)
+	c.Engines, c.Formats, c.Files = named(engines), named(formats), named(files)
+	c.Versions = named(w.versions)
+	c.Hardware, c.Sampling = attrValues(w.hardware), attrValues(w.sampling)
+	c.PromptTokens, c.CachedTokens, c.OutputTokens = w.tokens(in), w.tokens(cached), w.tokens(out)
+	c.Objectives = []string{}
+	for _, o := range w.opts.Objectives {
+		c.Objectives = append(c.Objectives, o.String())
+	}
+	switch {
+	case w.mixed:
+		c.Clock = "mixed"
+	case len(w.rows) > 0:
+		c.Clock = w.clock.String()
+	}
+	if c.Window != nil && c.Window.LengthNS > 0 {
+		w.rates(in, out)
+	}
+}
+
+// rates fills what is counted over the window.
+func (w *work) rates(in, out []int64) {
+	c := &w.rep.Card
+	length := float64(c.Window.LengthNS)
+	perSecond := func(n int64) trace.Opt[float64] { return trace.Some(float64(n) * 1e9 / length) }
+	var arrivals, served, good, prompt, output int64
+	var starts, ends []int64
+	var waits []span
+	for _, r := range w.rows {
+		for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
+			waits = append(waits, s)
+		}
+		if r.has&hasArrival == 0 {
+			continue
+		}
+		arrivals++
+		starts = append(starts, r.arrival)
+		if r.has&complete == 0 {
+			continue
+		}
+		ends = append(ends, r.end)
+		if r.outcome != trace.OK || r.end < w.start || r.end > w.end {
+			continue
+		}
+		served++
+		prompt += max(r.in, 0)
+		output += max(r.out, 0)
+		if w.meets(r) {
+			good++
+		}
+	}
+	c.OfferedPerS, c.ThroughputPerS = perSecond(arrivals), perSecond(served)
+	if len(in) > 0 {
+		c.PromptTokensPerS = perSecond(prompt)
+	}
+	if len(out) > 0 {
+		c.OutputTokensPerS = perSecond(output)
+	}
+	if len(w.opts.Objectives) > 0 {
+		c.GoodputPerS = perSecond(good)
+	}
+	slices.Sort(starts)
+	slices.Sort(ends)
+	mean, peak := depth(starts, ends, w.start, w.end)
+	c.ConcurrencyMean, c.ConcurrencyPeak = trace.Some(mean), trace.Some(peak)
+	if w.tells {
+		ws, we := make([]int64, len(waits)), make([]int64, len(waits))
+		for i, s := range waits {
+			ws[i], we[i] = s.start, s.end
+		}
+		slices.Sort(ws)
+		slices.Sort(we)
+		mean, peak := depth(ws, we, w.start, w.end)
+		c.WaitingMean, c.WaitingPeak = trace.Some(mean), trace.Some(peak)
+	}
+
+	// The number of samples and the step are those of the method: a quarter of
+	// a second, coarser only for runs of more than an hour.
+	step := max(0.25e9, length/14400)
+	n := int(min(length/step, 14400))
+	memory := stats.Memory(stats.Depth(starts, ends, w.start, int64(step), n))
+	w.slices = stats.Slices(length, memory*step)
+}
+
+// depth sweeps what is open between from and to: the mean over time and the
+// peak. Ends come before starts at the same instant. What has a start and no
+// end (fewer ends than starts) stays open.
+func depth(starts, ends []int64, from, to int64) (mean float64, peak int64) {
+	var open int64
+	var area float64
+	t := from
+	s, e := 0, 0
+	for s < len(starts) || e < len(ends) {
+		next := int64(math.MaxInt64)
+		if s < len(starts) {
+			next = starts[s]
+		}
+		if e < len(ends) {
+			next = min(next, ends[e])
+		}
+		if next > t {
+			area += float64(open) * float64(min(next, to)-t)
+			t = min(next, to)
+		}
+		for e < len(ends) && ends[e] == next {
+			open--
+			e++
+		}
+		for s < len(starts) && starts[s] == next {
+			open++
+			s++
+		}
+		if next >= from && next < to {
+			peak = max(peak, open)
+		}
+		if next >= to {
+			break
+		}
+		if next < from {
+			peak = max(0, open) // what is open when the window begins
+		}
+	}
+	area += float64(open) * float64(max(to-t, 0))
+	if to <= from {
+		return 0, peak
+	}
+	return area / float64(to-from), peak
+}
+
+func (w *work) tokens(n []int64) Tokens {
+	t := Tokens{Requests: int64(len(n)), Quantiles: []TokenQuantile{}}
+	if len(n) == 0 {
+		return t
+	}
+	slices.Sort(n)
+	for _, v := range n {
+		t.Total += v
+	}
+	t.Mean = trace.Some(float64(t.Total) / float64(len(n)))
+	t.Max = trace.Some(n[len(n)-1])
+	for _, q := range w.opts.Quantiles {
+		t.Quantiles = append(t.Quantiles, TokenQuantile{q, stats.Quantile(n, q)})
+	}
+	return t
+}
+
+func attrValues(m map[string]map[string]int64) []AttrValues {
+	list := []AttrValues{}
+	for k, values := range m {
+		list = append(list, AttrValues{k, named(values)})
+	}
+	slices.SortFunc(list, func(x, y AttrValues) int {
+		if x.Key < y.Key {
+			return -1
+		}
+		return 1
+	})
+	return list
+}

@@ -1,0 +1,86 @@
+package analyze
+
+import (
+	"fmt"
+
+	"github.com/traceview/traceview/internal/stats"
+	"github.com/traceview/traceview/trace"
+)
+
+// tail sets the slowest requests beside those around the median.
+func (w *work) tail() {
+	n := len(w.used)
+	if n < 2 {
+		return
+	}
+	// Ten requests are the least whose mean says something about more than
+	// themselves; of few requests, a tenth.
+	k := (n + 99) / 100
+	band := "slowest 1 %"
+	if k < 10 {
+		k = max(1, min(10, n/10))
+		band = fmt.Sprintf("slowest %d requests", k)
+		if k == 1 {
+			band = "slowest request"
+		}
+	}
+	lo := min(int(0.45*float64(n-1)), n-k-1)
+	hi := min(int(0.55*float64(n-1)+0.999999), n-k-1)
+	slow, middle := w.used[n-k:], w.used[lo:hi+1]
+	t := &Tail{
+		Band: band, Requests: int64(len(slow)), FromNS: slow[0].e2e(),
+		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)),
+	}
+	a, b := w.means(slow), w.means(middle)
+	for i, p := range w.phases {
+		t.MeanNS += a[i]
+		t.MedianMeanNS += b[i]
+		if a[i] != 0 || b[i] != 0 {
+			t.Phases = append(t.Phases, TailPhase{p.String(), p.Kind().String(), a[i], b[i], a[i] - b[i]})
+		}
+	}
+	t.DifferenceNS = t.MeanNS - t.MedianMeanNS
+	w.rep.Tail = t
+}
+
+// means is the mean of each phase over the rows, such that they add up to the
+// rounded mean of e2e.
+func (w *work) means(rows []*row) []int64 {
+	at := map[trace.Phase]int{}
+	for i, p := range w.phases {
+		at[p] = i
+	}
+	sums := make([]int64, len(w.phases))
+	for _, r := range rows {
+		for _, p := range w.partsOf(r) {
+			sums[at[p.Phase]] += int64(p.Dur)
+		}
+		sums[at[trace.Unattributed]] += w.unattributed(r)
+	}
+	return apportion(sums, int64(len(rows)))
+}
+
+// examples picks, for each quantile, the request that stands nearest to it.
+func (w *work) examples() {
+	w.rep.Examples = []Example{}
+	if len(w.used) == 0 {
+		return
+	}
+	for _, q := range w.opts.Quantiles {
+		r := w.used[stats.Rank(len(w.used), q)]
+		e := Example{
+			Q: q, E2ENS: r.e2e(), ID: w.id(r), File: w.files.names[r.file],
+			Line: int(r.line), Offset: r.offset, Path: w.path(r), Phases: []PhaseAmount{},
+		}
+		amount := map[trace.Phase]int64{trace.Unattributed: w.unattributed(r)}
+		for _, p := range w.partsOf(r) {
+			amount[p.Phase] = int64(p.Dur)
+		}
+		for _, p := range w.phases {
+			if ns := amount[p]; ns != 0 {
+				e.Phases = append(e.Phases, PhaseAmount{p.String(), ns})
+			}
+		}
+		w.rep.Examples = append(w.rep.Examples, e)
+	}
+}

@@ -1,0 +1,211 @@
+package analyze
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/traceview/traceview/internal/units"
+	"github.com/traceview/traceview/trace"
+)
+
+// words fills the verdict and the limits.
+func (w *work) words() {
+	w.rep.Verdict = w.verdict()
+	w.rep.Limits = w.limits()
+}
+
+func (w *work) verdict() []string {
+	c := &w.rep.Counts
+	switch {
+	case c.Requests == 0 && c.NotInWindow > 0:
+		return []string{fmt.Sprintf("No request arrived in the window asked for; %s outside it.", plural(c.NotInWindow, "request was", "requests were"))}
+	case c.Requests == 0 && c.Readings > 0:
+		return []string{fmt.Sprintf("No request is in the input, only %s of %s.",
+			plural(c.Readings, "reading", "readings"), plural(int64(len(w.rep.Engines)), "engine", "engines"))}
+	case c.Requests == 0:
+		return []string{"No request is in the input."}
+	case c.Used == 0:
+		var why []string
+		for _, l := range c.LeftOut {
+			why = append(why, units.Count(l.Requests)+" "+l.Name)
+		}
+		return []string{fmt.Sprintf("None of %s can be used for latency figures: %s.", plural(c.Requests, "request", "requests"), strings.Join(why, ", ")) + w.inferred()}
+	}
+	e2e := &w.rep.Figures[len(w.rep.Figures)-1]
+	mean := w.duration(e2e.MeanNS.Or(0))
+	if e2e.TotalNS == 0 {
+		return []string{fmt.Sprintf("%s, all of zero length: there is no time to divide.", plural(c.Used, "request", "requests"))}
+	}
+	var parts []string
+	for _, k := range w.rep.Kinds {
+		if k.TotalNS == 0 {
+			continue
+		}
+		name := k.Kind
+		switch name {
+		case trace.Unknown.String():
+			name = "unattributed"
+			if k.TotalNS == e2e.TotalNS {
+				return []string{fmt.Sprintf("The source tells when requests begin and end and nothing between: all of the mean e2e of %s is unattributed.", mean) + w.inferred()}
+			}
+		case trace.Unsplit.String():
+			name = w.unsplit() + ", which the source does not split"
+		}
+		parts = append(parts, units.Percent(k.Share.Or(0))+" "+name)
+	}
+	return append([]string{fmt.Sprintf("The requests' time (mean e2e %s) is %s.", mean, join(parts)) + w.inferred()}, w.tailSentence()...)
+}
+
+// unsplit names the sets of phases whose members differ in kind.
+func (w *work) unsplit() string {
+	var names []string
+	for _, p := range w.phases {
+		if p.Kind() == trace.Unsplit && w.total[p] > 0 {
+			names = append(names, p.String())
+		}
+	}
+	return join(names)
+}
+
+// inferred is the sentence on the mean wait by Little's law, if there is one.
+func (w *work) inferred() string {
+	l := w.rep.LogWait
+	if l == nil {
+		return ""
+	}
+	return fmt.Sprintf(" By the engine's own counts a request waits %s on average (inferred; between %s and %s).",
+		w.duration(l.MeanNS), w.duration(l.LowNS), w.duration(l.HighNS))
+}
+
+// tailSentence says which phases make the slow requests slow: the largest
+// differences, until nine tenths of the whole are named.
+func (w *work) tailSentence() []string {
+	t := w.rep.Tail
+	if t == nil || t.DifferenceNS <= 0 {
+		return nil
+	}
+	list := slices.Clone(t.Phases)
+	slices.SortStableFunc(list, func(x, y TailPhase) int { return cmp.Compare(y.DifferenceNS, x.DifferenceNS) })
+	var parts []string
+	var named int64
+	for _, p := range list {
+		if p.DifferenceNS <= 0 || len(parts) == 3 || len(parts) > 0 && float64(named) >= 0.9*float64(t.DifferenceNS) {
+			break
+		}
+		parts = append(parts, "+"+w.duration(p.DifferenceNS)+" "+p.Phase)
+		named += p.DifferenceNS
+	}
+	verb := "take"
+	if t.Requests == 1 {
+		verb = "takes"
+	}
+	return []string{fmt.Sprintf("The %s %s +%s over the median: %s.", t.Band, verb, w.duration(t.DifferenceNS), join(parts))}
+}
+
+func (w *work) duration(ns int64) string {
+	return units.Duration(time.Duration(ns), time.Duration(w.rep.Card.ResolutionNS.Or(0)))
+}
+
+func join(parts []string) string {
+	switch n := len(parts); n {
+	case 0:
+		return ""
+	case 1:
+		return parts[0]
+	default:
+		return strings.Join(parts[:n-1], ", ") + " and " + parts[n-1]
+	}
+}
+
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return units.Count(n) + " " + many
+}
+
+// limits lists what this measurement cannot tell: one sentence each.
+func (w *work) limits() []string {
+	out := []string{}
+	say := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
+	c, card := &w.rep.Counts, &w.rep.Card
+	if c.Requests == 0 {
+		return out
+	}
+	if c.NotOKMark && c.Used > 0 && !w.opts.AllOutcomes {
+		say("%s of the requests were not served: quantiles are over the served alone and may look better than it was.", units.Percent(c.NotOKShare.Or(0)))
+	}
+	if w.mixed {
+		say("The requests are on different clocks: no rates, no concurrency, no intervals over all of them.")
+	} else if card.Window == nil {
+		say("No request has an arrival: no rates and no concurrency.")
+	} else if card.Window.LengthNS == 0 {
+		say("The window has no length: no rates and no concurrency.")
+	} else if card.Window.Stated {
+		say("Requests that arrived outside the window are not seen: concurrency is too low near its edges.")
+	}
+	if res := card.ResolutionNS.Or(0); res >= int64(time.Millisecond) {
+		say("Instants are known to %s: shorter times are bounds.", units.Duration(time.Duration(res), 0))
+	}
+	has := func(p trace.Phase) bool { _, ok := w.all[p]; return ok && p != trace.Unattributed }
+	engines := map[string]bool{}
+	vllm, spans, log := false, false, false
+	for _, e := range card.Engines {
+		engines[e.Name] = true
+		vllm = vllm || strings.HasPrefix(e.Name, "vllm")
+	}
+	for _, f := range card.Formats {
+		spans = spans || strings.HasPrefix(f.Name, "otlp")
+		log = log || f.Name == "vllm-log"
+	}
+	if (engines["vllm-v0"] || engines["vllm-v1"]) && has(trace.Decode) {
+		say("decode is an upper bound: vLLM's spans count the time a preempted request waits into it.")
+	}
+	if has(trace.Arrival | trace.Completion) {
+		say("arrival|completion is the front end before and after the engine together: the source gives only their sum.")
+	}
+	if s := w.unsplit(); s != "" {
+		say("%s: the source gives one amount, which is not guessed apart.", s)
+	}
+	if vllm && spans && has(trace.Queueing) && c.Requests == c.count(trace.OK) {
+		say("No failure is visible: vLLM writes no span for an aborted request.")
+	}
+	if log {
+		say("A log line tells no request's time in the queue.")
+	}
+	if spans && len(card.Sampling) == 0 {
+		say("The data do not say whether traces were sampled: rates and concurrency are those of the requests seen.")
+	} else if len(card.Sampling) > 0 {
+		say("The traces were sampled: rates and concurrency are those of the requests seen.")
+	}
+	if c.Inconsistent > 0 {
+		say("%s claimed twice, outside the request or for phases that exclude each other; that time is in no total.", plural(c.Inconsistent, "request has time", "requests have time"))
+	}
+	for _, l := range w.rep.Little {
+		if l.BeyondPercent && !l.Replica.Present() {
+			say("Little's law is off by %s: %s.", units.Percent(max(l.Deviation.Or(0), -l.Deviation.Or(0))), l.Reason)
+		}
+	}
+	if e := &w.rep.Figures[len(w.rep.Figures)-1]; e.Requests > 0 {
+		for _, q := range e.Quantiles {
+			if !q.Supported {
+				say("† too few independent requests lie beyond this quantile to rely on it.")
+				break
+			}
+		}
+	}
+	return out
+}
+
+// count is the number of requests of that outcome.
+func (c *Counts) count(o trace.Outcome) int64 {
+	for _, n := range c.Outcomes {
+		if n.Name == o.String() {
+			return n.Requests
+		}
+	}
+	return 0
+}
