@@ -5,8 +5,16 @@ package export
 
 import (
 	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/traceview/traceview/analyze"
+	"github.com/traceview/traceview/internal/units"
+	"github.com/traceview/traceview/trace"
 )
 
 // TextOptions say how text is laid out. The zero value is for a file or pipe.
@@ -15,6 +23,638 @@ type TextOptions struct {
 	Color bool // ANSI colours
 }
 
-// WriteText writes a report for people: verdict, measurement, phases, tail,
-// groups, limits.
-func WriteText(w io.Writer, r *analyze.Report, opts TextOptions) error { return nil }
+// WriteText writes a report for people, in the order in which a tired engineer
+// needs it: the verdict, what was measured, where the time goes, what makes the
+// slowest slow, who waits most, and what the measurement cannot tell.
+//
+// A block of times shares one unit, stated in its heading. No digit is finer
+// than the resolution of the instants; what is not zero and smaller than the
+// last digit is a bound ("< 0.01"). "—" is not known, "†" a quantile that too
+// few independent requests support.
+func WriteText(w io.Writer, r *analyze.Report, opts TextOptions) error {
+	p := &page{width: opts.Width, color: opts.Color, res: time.Duration(r.Card.ResolutionNS.Or(0))}
+	if p.width <= 0 {
+		p.width = 100
+	}
+	p.width = max(p.width, 40)
+	for _, s := range r.Verdict {
+		p.wrap("", s, bold)
+	}
+	p.measurement(r)
+	if r.Counts.Requests > 0 {
+		p.phases(r)
+		p.tail(r)
+		for i := range r.Groups {
+			p.group(&r.Groups[i], len(r.Groups))
+		}
+	}
+	p.engines(r)
+	if len(r.Limits) > 0 {
+		p.heading("Limits")
+		for _, l := range r.Limits {
+			p.wrap("  ", l, plain)
+		}
+	}
+	_, err := io.WriteString(w, p.b.String())
+	return err
+}
+
+// page collects the text.
+type page struct {
+	b     strings.Builder
+	width int
+	color bool
+	res   time.Duration
+}
+
+type style string
+
+const (
+	plain style = ""
+	bold  style = "\x1b[1m"
+	dim   style = "\x1b[2m"
+)
+
+// line writes one line without trailing blanks.
+func (p *page) line(s string, st style) {
+	s = strings.TrimRight(s, " ")
+	if p.color && st != plain && s != "" {
+		s = string(st) + s + "\x1b[0m"
+	}
+	p.b.WriteString(s)
+	p.b.WriteByte('\n')
+}
+
+func (p *page) heading(s string) {
+	p.line("", plain)
+	p.line(s, bold)
+}
+
+// wrap writes words behind a label, further lines indented as far as the
+// first.
+func (p *page) wrap(label, words string, st style) {
+	indent := strings.Repeat(" ", cells(label))
+	line, empty := label, true
+	for _, word := range strings.Fields(words) {
+		if !empty && cells(line)+1+cells(word) > p.width {
+			p.line(line, st)
+			line, empty = indent, true
+		}
+		if !empty {
+			line += " "
+		}
+		line += word
+		empty = false
+	}
+	p.line(line, st)
+}
+
+// cells is the number of columns that s takes. The program's own words have no
+// wide or combining characters, and a wrong count of the user's costs
+// alignment alone.
+func cells(s string) int { return utf8.RuneCountInString(s) }
+
+// word makes a text of the input fit to be shown: control characters cannot
+// steer the terminal, and what is long is cut.
+func word(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, s)
+	if cells(s) > 48 {
+		s = string([]rune(s)[:47]) + "…"
+	}
+	return s
+}
+
+func requests(n int64) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return units.Count(n) + " requests"
+}
+
+const missing = "not in the data"
+
+func (p *page) measurement(r *analyze.Report) {
+	p.heading("Measurement")
+	row := func(label, words string) {
+		p.wrap("  "+label+strings.Repeat(" ", max(1, 13-cells(label))), words, plain)
+	}
+	c, card := &r.Counts, &r.Card
+
+	counts := units.Count(c.Requests)
+	var outcomes []string
+	for _, o := range c.Outcomes {
+		if o.Requests > 0 {
+			outcomes = append(outcomes, units.Count(o.Requests)+" "+o.Name)
+		}
+	}
+	if len(outcomes) > 0 {
+		counts += ": " + strings.Join(outcomes, ", ")
+	}
+	if v, ok := c.NotOKShare.Get(); ok && v > 0 {
+		counts += " (" + units.Percent(v) + " not ok)"
+	}
+	if c.NotInWindow > 0 {
+		counts += "; " + units.Count(c.NotInWindow) + " more outside the window"
+	}
+	row("requests", counts)
+	if c.Used < c.Requests {
+		var why []string
+		for _, l := range c.LeftOut {
+			why = append(why, units.Count(l.Requests)+" "+l.Name)
+		}
+		row("left out", "of latency figures: "+strings.Join(why, ", "))
+	}
+	if c.Inconsistent > 0 {
+		row("inconsistent", requests(c.Inconsistent)+": "+p.duration(c.OverlapNS)+" claimed twice, "+
+			p.duration(c.OutsideNS)+" outside, "+p.duration(c.ConflictNS)+" contradictory")
+	}
+	if c.Requests == 0 {
+		return
+	}
+	if win := card.Window; win == nil {
+		row("window", "none: the requests share no clock or have no arrival")
+	} else {
+		s := p.duration(win.LengthNS)
+		if win.Start != "" {
+			s = win.Start + " to " + win.End + ", " + s
+		}
+		if win.Stated {
+			s += ", as asked for"
+		}
+		row("window", s)
+	}
+	var rates []string
+	rate := func(o trace.Opt[float64], unit string) {
+		if v, ok := o.Get(); ok {
+			rates = append(rates, units.Number(v)+unit)
+		}
+	}
+	rate(card.OfferedPerS, " requests/s offered")
+	rate(card.ThroughputPerS, " served")
+	rate(card.GoodputPerS, " within "+strings.Join(card.Objectives, " and "))
+	rate(card.PromptTokensPerS, " prompt tokens/s")
+	rate(card.OutputTokensPerS, " output tokens/s")
+	if len(rates) > 0 {
+		row("load", strings.Join(rates, ", "))
+	}
+	if v, ok := card.ConcurrencyMean.Get(); ok {
+		s := units.Number(v) + " requests in the system on average, " + units.Count(card.ConcurrencyPeak.Or(0)) + " at most"
+		if v, ok := card.WaitingMean.Get(); ok {
+			s += "; " + units.Number(v) + " waiting, " + units.Count(card.WaitingPeak.Or(0)) + " at most"
+		}
+		row("concurrency", s)
+	}
+	row("prompts", lengths(&card.PromptTokens, c.Requests))
+	if card.CachedTokens.Requests > 0 {
+		row("cached", lengths(&card.CachedTokens, c.Requests))
+	}
+	row("outputs", lengths(&card.OutputTokens, c.Requests))
+	row("model", names(card.Models, c.Requests))
+	service := names(card.Services, c.Requests)
+	if len(card.Versions) > 0 {
+		service += "; version " + names(card.Versions, c.Requests)
+	}
+	row("service", service)
+	row("replicas", names(card.Replicas, c.Requests))
+	row("engine", names(card.Engines, c.Requests)+"; read from "+names(card.Formats, c.Requests))
+	row("hardware", attributes(card.Hardware, c.Requests))
+	row("sampling", attributes(card.Sampling, c.Requests))
+	row("clock", card.Clock+", to "+units.Duration(p.res, 0))
+}
+
+func (p *page) duration(ns int64) string { return units.Duration(time.Duration(ns), p.res) }
+
+// lengths sums up a token count.
+func lengths(t *analyze.Tokens, of int64) string {
+	if t.Requests == 0 {
+		return missing
+	}
+	s := units.Count(int64(math.Round(t.Mean.Or(0)))) + " tokens on average"
+	for _, q := range t.Quantiles {
+		s += ", " + analyze.QName(q.Q) + " " + units.Count(q.Tokens)
+	}
+	s += ", most " + units.Count(t.Max.Or(0))
+	if t.Requests < of {
+		s += " (known for " + units.Count(t.Requests) + ")"
+	}
+	return s
+}
+
+// names lists the first few names; how many requests each has where they are
+// several.
+func names(list []analyze.NamedCount, of int64) string {
+	if len(list) == 0 {
+		return missing
+	}
+	var out []string
+	var sum int64
+	for i, n := range list {
+		sum += n.Requests
+		if i >= 4 {
+			continue
+		}
+		s := word(n.Name)
+		if len(list) > 1 {
+			s += " (" + units.Count(n.Requests) + ")"
+		}
+		out = append(out, s)
+	}
+	if more := len(list) - len(out); more > 0 {
+		out = append(out, units.Count(int64(more))+" more")
+	}
+	s := strings.Join(out, ", ")
+	if sum < of {
+		s += " (not in the data of " + units.Count(of-sum) + ")"
+	}
+	return s
+}
+
+func attributes(list []analyze.AttrValues, of int64) string {
+	if len(list) == 0 {
+		return missing
+	}
+	var out []string
+	for _, a := range list {
+		out = append(out, word(a.Key)+" "+names(a.Values, of))
+	}
+	return strings.Join(out, "; ")
+}
+
+// times prints durations in one unit with the same digits, so that they align.
+type times struct {
+	scale  units.Scale
+	digits int
+}
+
+// timesFor picks the unit by the typical of some durations and the digits by
+// the unit, none finer than the resolution.
+func (p *page) timesFor(typical int64) times {
+	s := units.CommonScale(time.Duration(typical), p.res)
+	t := times{scale: s}
+	switch s.Name {
+	case "ns":
+	case "µs":
+		t.digits = 1
+	case "ms":
+		t.digits = 2
+	default:
+		t.digits = 3
+	}
+	for t.digits > 0 && t.step() < p.res {
+		t.digits--
+	}
+	return t
+}
+
+// step is what the last digit is worth.
+func (t times) step() time.Duration {
+	step := t.scale.Unit
+	for range t.digits {
+		step /= 10
+	}
+	return step
+}
+
+func (t times) number(ns int64) string {
+	return strconv.FormatFloat(float64(ns)/float64(t.scale.Unit), 'f', t.digits, 64)
+}
+
+// format prints a duration; one that is not 0 and less than the last digit is
+// a bound.
+func (t times) format(ns int64) string {
+	if d := time.Duration(ns); d != 0 && d.Abs() < t.step() {
+		return "< " + t.number(int64(t.step()))
+	}
+	return t.number(ns)
+}
+
+func (t times) signed(ns int64) string {
+	if d := time.Duration(ns); d != 0 && d.Abs() < t.step() {
+		return "±< " + t.number(int64(t.step()))
+	}
+	if ns > 0 {
+		return "+" + t.number(ns)
+	}
+	return strings.Replace(t.number(ns), "-", "−", 1)
+}
+
+func (t times) opt(o trace.Opt[int64]) string {
+	if v, ok := o.Get(); ok {
+		return t.format(v)
+	}
+	return "—"
+}
+
+// grid is rows of cells that are aligned when printed. Left columns hold
+// words. A cell's mark † stands in a place of its own.
+type grid struct {
+	left map[int]bool
+	rows [][]string
+}
+
+func (g *grid) add(row ...string) { g.rows = append(g.rows, row) }
+
+func (p *page) grid(g *grid) {
+	var widths []int
+	marked := map[int]bool{}
+	for _, row := range g.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			bare, _ := strings.CutSuffix(c, analyze.Dagger)
+			marked[i] = marked[i] || bare != c
+			widths[i] = max(widths[i], cells(bare))
+		}
+	}
+	for n, row := range g.rows {
+		line := "  "
+		for i, c := range row {
+			if i > 0 {
+				line += "  "
+			}
+			bare, mark := strings.CutSuffix(c, analyze.Dagger)
+			pad := strings.Repeat(" ", widths[i]-cells(bare))
+			if g.left[i] {
+				line += bare + pad
+			} else {
+				line += pad + bare
+			}
+			switch {
+			case mark:
+				line += analyze.Dagger
+			case marked[i]:
+				line += " "
+			}
+		}
+		st := plain
+		if n == 0 {
+			st = dim
+		}
+		p.line(line, st)
+	}
+}
+
+// bar draws a share, at most width columns, in eighths.
+func bar(share float64, width int) string {
+	n := int(math.Round(share * float64(width) * 8))
+	if n == 0 && share > 0 {
+		n = 1
+	}
+	s := strings.Repeat("█", n/8)
+	if n%8 > 0 {
+		s += string([]rune("▏▎▍▌▋▊▉")[n%8-1])
+	}
+	return s
+}
+
+func (p *page) phases(r *analyze.Report) {
+	var e2e *analyze.Distribution
+	for i := range r.Figures {
+		if r.Figures[i].Name == "e2e" {
+			e2e = &r.Figures[i]
+		}
+	}
+	if e2e == nil || e2e.Requests == 0 {
+		return
+	}
+	t := p.timesFor(e2e.MeanNS.Or(0))
+	p.heading("Where the time goes, in " + t.scale.Name + " (" + requests(e2e.Requests) + ")")
+	head := []string{"", "mean"}
+	for _, q := range e2e.Quantiles {
+		head = append(head, analyze.QName(q.Q))
+	}
+	g := &grid{left: map[int]bool{0: true}}
+	last := len(head) + 1
+	g.left[last] = true
+	g.add(append(head, "share", "")...)
+	row := func(name string, t times, d *analyze.Distribution, share trace.Opt[float64]) {
+		out := []string{name, t.opt(d.MeanNS)}
+		for i := range e2e.Quantiles {
+			if i >= len(d.Quantiles) {
+				out = append(out, "—")
+				continue
+			}
+			s := t.format(d.Quantiles[i].NS)
+			if !d.Quantiles[i].Supported {
+				s += analyze.Dagger
+			}
+			out = append(out, s)
+		}
+		if v, ok := share.Get(); ok {
+			out = append(out, units.Percent(v), bar(v, 20))
+		} else if d.Requests > 0 && d.Requests < e2e.Requests {
+			out = append(out, "", "of "+requests(d.Requests))
+		}
+		g.add(out...)
+	}
+	for i := range r.Phases {
+		ph := &r.Phases[i]
+		if ph.Requests == 0 || ph.TotalNS == 0 && ph.Name == trace.Unattributed.String() && len(r.Phases) > 1 {
+			continue // nothing is left over
+		}
+		row(ph.Name, t, &ph.Distribution, ph.Share)
+	}
+	row("e2e", t, e2e, trace.Opt[float64]{})
+	for i := range r.Figures {
+		d := &r.Figures[i]
+		if d.Requests == 0 || d.Name == "e2e" {
+			continue
+		}
+		if d.Name == "tpot" {
+			own := p.timesFor(d.MeanNS.Or(0))
+			name := d.Name
+			if own.scale != t.scale {
+				name += ", " + own.scale.Name
+			}
+			row(name, own, d, trace.Opt[float64]{})
+			continue
+		}
+		row(d.Name, t, d, trace.Opt[float64]{})
+	}
+	p.grid(g)
+	p.intervals(r, t)
+}
+
+// intervals prints how sure the quantiles of whole requests are.
+func (p *page) intervals(r *analyze.Report, t times) {
+	g := &grid{left: map[int]bool{0: true}}
+	head := []string{"95 % interval"}
+	slices := 0
+	for i := range r.Figures {
+		d := &r.Figures[i]
+		var row []string
+		own := t
+		if d.Name == "tpot" {
+			own = p.timesFor(d.MeanNS.Or(0))
+		}
+		for _, q := range d.Quantiles {
+			if len(g.rows) == 0 {
+				head = append(head, analyze.QName(q.Q))
+			}
+			if q.Interval == nil {
+				continue
+			}
+			slices = q.Interval.Slices
+			low, high := "?", "?"
+			if v, ok := q.Interval.LowNS.Get(); ok {
+				low = own.format(v)
+			}
+			if v, ok := q.Interval.HighNS.Get(); ok {
+				high = own.format(v)
+			}
+			row = append(row, low+" … "+high)
+		}
+		if len(row) == 0 {
+			continue
+		}
+		if len(g.rows) == 0 {
+			g.add(head...)
+		}
+		name := d.Name
+		if own.scale != t.scale {
+			name += ", " + own.scale.Name
+		}
+		g.add(append([]string{name}, row...)...)
+	}
+	if len(g.rows) == 0 {
+		return
+	}
+	p.line("", plain)
+	p.grid(g)
+	p.line("  from "+strconv.Itoa(slices)+" slices of time; ? is an end that this run does not bound", dim)
+}
+
+func (p *page) tail(r *analyze.Report) {
+	t := r.Tail
+	if t == nil {
+		return
+	}
+	ts := p.timesFor(t.MeanNS)
+	p.heading("What makes the slowest slow, in " + ts.scale.Name)
+	g := &grid{left: map[int]bool{0: true}}
+	g.add("mean of", t.Band, t.MedianBand, "difference")
+	for _, ph := range t.Phases {
+		g.add(ph.Phase, ts.format(ph.MeanNS), ts.format(ph.MedianMeanNS), ts.signed(ph.DifferenceNS))
+	}
+	g.add("e2e", ts.format(t.MeanNS), ts.format(t.MedianMeanNS), ts.signed(t.DifferenceNS))
+	p.grid(g)
+	p.line("  "+requests(t.Requests)+" of "+ts.format(t.FromNS)+" or more beside "+requests(t.MedianRequests), dim)
+	for _, e := range r.Examples {
+		if e.Q < 0.9 {
+			continue
+		}
+		id := word(e.ID)
+		if id == "" {
+			id = "a request without an id"
+		}
+		pos := e.Pos()
+		pos.File, pos.Path = word(pos.File), ""
+		p.wrap("  ", analyze.QName(e.Q)+" is near "+id+", "+ts.format(e.E2ENS)+" ("+pos.String()+")", dim)
+	}
+}
+
+// group prints who waits most, the first rows.
+func (p *page) group(g *analyze.Grouping, of int) {
+	rows := 10
+	if of > 1 {
+		rows = 5
+	}
+	var typical, wait int64
+	told := false
+	for _, x := range g.Rows {
+		typical = max(typical, x.E2EMean.Or(0))
+		wait = max(wait, x.WaitingMean.Or(0))
+		told = told || x.WaitingAllNS.Present()
+	}
+	t := p.timesFor(max(typical, wait))
+	by := make([]string, len(g.By))
+	for i := range by {
+		by[i] = word(g.By[i])
+	}
+	title := "Who takes most time, by "
+	if told {
+		title = "Who waits most, by "
+	}
+	p.heading(title + strings.Join(by, ", ") + ", in " + t.scale.Name)
+	out := &grid{left: map[int]bool{}}
+	for i := range by {
+		out.left[i] = true
+	}
+	head := append(by, "requests")
+	if told {
+		head = append(head, "of waiting", "mean wait")
+	}
+	out.add(append(head, "mean e2e", "p99 e2e")...)
+	for i, x := range g.Rows {
+		if i == rows {
+			break
+		}
+		var row []string
+		for _, v := range x.Values {
+			if s, ok := v.Get(); ok {
+				row = append(row, word(s))
+			} else {
+				row = append(row, "—")
+			}
+		}
+		row = append(row, units.Count(x.Requests))
+		if told {
+			share := "—"
+			if v, ok := x.WaitingShare.Get(); ok {
+				share = units.Percent(v)
+			}
+			row = append(row, share, t.opt(x.WaitingMean))
+		}
+		p99 := t.opt(x.E2EP99)
+		if x.E2EP99.Present() && !x.P99Supported {
+			p99 += analyze.Dagger
+		}
+		out.add(append(row, t.opt(x.E2EMean), p99)...)
+	}
+	p.grid(out)
+	if more := len(g.Rows) - rows; more > 0 {
+		p.line("  and "+units.Count(int64(more))+" more", dim)
+	}
+}
+
+func (p *page) engines(r *analyze.Report) {
+	if len(r.Engines) == 0 {
+		return
+	}
+	p.heading("What the engines say of themselves")
+	g := &grid{left: map[int]bool{0: true}}
+	g.add("", "readings", "running", "most", "waiting", "most", "KV cache", "most")
+	num := func(o trace.Opt[float64], f func(float64) string) string {
+		if v, ok := o.Get(); ok {
+			return f(v)
+		}
+		return "—"
+	}
+	count := func(o trace.Opt[int64]) string {
+		if v, ok := o.Get(); ok {
+			return units.Count(v)
+		}
+		return "—"
+	}
+	for i, e := range r.Engines {
+		if i == 10 {
+			break
+		}
+		name := word(e.Replica)
+		if name == "" {
+			name = word(e.Engine)
+		}
+		g.add(name, units.Count(e.Samples), num(e.RunningMean, units.Number), count(e.RunningMax),
+			num(e.WaitingMean, units.Number), count(e.WaitingMax), num(e.KVUsageMean, units.Percent), num(e.KVUsageMax, units.Percent))
+	}
+	p.grid(g)
+	if more := len(r.Engines) - 10; more > 0 {
+		p.line("  and "+units.Count(int64(more))+" more", dim)
+	}
+}
