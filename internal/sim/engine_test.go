@@ -165,3 +165,5 @@ func TestEngineRefuses(t *testing.T) {
 		}
 	}
 }
+
+func equal(a, b []*trace.Request) bool { return reflect.DeepEqual(a, b) }
