@@ -213,6 +213,8 @@ func TestShapes(t *testing.T) {
 		{"torn in the fields", `Received request cmpl-1: params: SamplingParams(n=1), lora_requ`, "received torn cmpl-1 n=1"},
 		{"torn in the id", `Received request cmpl`, "received torn"},
 		{"no id", `Received request 'x', params: SamplingParams(n=1), lora_request: None.`, "received torn"},
+		{"no id, in one word", `Received request "x: params: None, lora_request: None.`, "received torn"},
+		{"no ids", `Aborted request(s) a,'b',c.`, "aborted torn"},
 		{"another message", `Received a request with trace context but tracing is disabled`, "other"},
 		{"V0, V1", `Added request cmpl-1.`, "added cmpl-1"},
 		{"0.14-", `Added request 0_cmpl-1-0a1b2c3d.`, "added 0_cmpl-1-0a1b2c3d"},
@@ -420,7 +422,7 @@ var outer = map[string]struct {
 }
 
 func dockerLine(sec int, log string) string {
-	return fmt.Sprintf(`{"log":%s,"stream":"stderr","time":"2026-07-28T10:00:%02d.000000000Z"}`, quoted(log), sec)
+	return fmt.Sprintf(`{"log":%s,"stream":"stderr","time":"2026-07-28T10:00:%02dZ"}`, quoted(log), sec)
 }
 
 func TestWrappers(t *testing.T) {
@@ -640,6 +642,16 @@ func TestLife(t *testing.T) {
 			[]string{
 				"a incomplete replica=blue-1 arrival=2026-07-28T10:00:00 step=1s !lost-at-restart",
 				"b aborted replica=green-1 arrival=2026-07-28T10:00:00 e2e=4s step=1s",
+			}, nil},
+		{"lines of one place and second in a log with CRLF", strings.ReplaceAll(recv(0, "a")+recv(0, "b")+at(2, "Aborted request a.")+at(2, "Aborted request b."), "\n", "\r\n"),
+			[]string{
+				"a aborted arrival=2026-07-28T10:00:00 e2e=2s step=1s",
+				"b aborted arrival=2026-07-28T10:00:00 e2e=2s step=1s",
+			}, nil},
+		{"an end told twice ends no other", recv(0, "req") + recv(0, "req-deadbeef") + at(1, "Finished request req-deadbeef.") + at(2, "Aborted request req-deadbeef.") + at(3, "Finished request req."),
+			[]string{
+				"req-deadbeef ok arrival=2026-07-28T10:00:00 e2e=1s step=1s",
+				"req ok arrival=2026-07-28T10:00:00 e2e=3s step=1s",
 			}, nil},
 		{"a stamp of no year", recv(0, "a") + "INFO 13-45 10:00:05 [x.py:7] Aborted request a.\n",
 			[]string{"a aborted arrival=2026-07-28T10:00:00 step=1s !impossible-date"}, nil},
