@@ -191,9 +191,15 @@ func (w *work) rates(in, out []int64) {
 func depth(starts, ends []int64, from, to int64) (mean float64, peak int64) {
 	var open int64
 	var area float64
-	t := from
-	s, e := 0, 0
-	for s < len(starts) || e < len(ends) {
+	t := from // up to where the window has been swept
+	hold := func(until int64) {
+		if until = min(until, to); until > t {
+			area += float64(open) * float64(until-t)
+			peak = max(peak, open)
+			t = until
+		}
+	}
+	for s, e := 0, 0; s < len(starts) || e < len(ends); {
 		next := int64(math.MaxInt64)
 		if s < len(starts) {
 			next = starts[s]
@@ -201,31 +207,17 @@ func depth(starts, ends []int64, from, to int64) (mean float64, peak int64) {
 		if e < len(ends) {
 			next = min(next, ends[e])
 		}
-		if next > t {
-			area += float64(open) * float64(min(next, to)-t)
-			t = min(next, to)
-		}
-		for e < len(ends) && ends[e] == next {
+		hold(next)
+		for ; e < len(ends) && ends[e] == next; e++ {
 			open--
-			e++
 		}
-		for s < len(starts) && starts[s] == next {
+		for ; s < len(starts) && starts[s] == next; s++ {
 			open++
-			s++
-		}
-		if next >= from && next < to {
-			peak = max(peak, open)
-		}
-		if next >= to {
-			break
-		}
-		if next < from {
-			peak = max(0, open) // what is open when the window begins
 		}
 	}
-	area += float64(open) * float64(max(to-t, 0))
+	hold(to)
 	if to <= from {
-		return 0, peak
+		return 0, 0
 	}
 	return area / float64(to-from), peak
 }

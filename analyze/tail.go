@@ -24,8 +24,8 @@ func (w *work) tail() {
 			band = "slowest request"
 		}
 	}
-	lo := min(int(0.45*float64(n-1)), n-k-1)
-	hi := min(int(0.55*float64(n-1)+0.999999), n-k-1)
+	lo := min(stats.Rank(n, 0.45), n-k-1)
+	hi := min(stats.Rank(n, 0.55), n-k-1)
 	slow, middle := w.used[n-k:], w.used[lo:hi+1]
 	t := &Tail{
 		Band: band, Requests: int64(len(slow)), FromNS: slow[0].e2e(),
