@@ -94,9 +94,17 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 		if okStart && okTTFT && tokens {
 			r.FirstToken = trace.At(start.Add(ttft), trace.Measured)
 		}
+		// Where nothing else tells who wrote the span, its phases' form does.
+		nameless := n.engine == vllmOrTRT || n.engine == unknown
 		if len(children) > 0 {
+			if nameless {
+				r.Source.Engine = phaseSpans
+			}
 			readChildren(r, children, tokens)
 			break
+		}
+		if nameless {
+			r.Source.Engine = events
 		}
 		var e2e trace.Instant
 		if e, ok := d.e2e.Get(); ok && okStart && tokens {
