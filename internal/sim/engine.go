@@ -93,7 +93,8 @@ const (
 type Step struct {
 	Replica          int
 	Start, End       trace.Time
-	PrefillTokens    int
+	PrefillTokens    int // computed of prompts
+	OutputTokens     int // that exist at its end
 	Running, Waiting int // during the step
 	Blocks, Resident int // taken during the step: blocks and tokens
 	Blocked          Blocked
@@ -405,6 +406,9 @@ func (e Engine) step(run *Run, at int, r *replica, t trace.Time) {
 	s.Running, s.Waiting = len(r.running), len(r.queue)
 	for _, j := range r.running {
 		s.Blocks += j.blocks
+		if j.chunk > 0 && (j.remaining == 0 || j.remaining == j.chunk) {
+			s.OutputTokens++
+		}
 		s.Resident += j.prompt + j.made - j.remaining
 		s.Requests = append(s.Requests, j.index)
 	}

@@ -73,6 +73,16 @@ func TestEngine(t *testing.T) {
 			}
 			preempted += n
 		}
+		made, written := 0, 0
+		for _, r := range run.Requests {
+			made += r.Output.Or(0)
+		}
+		for _, s := range run.Steps {
+			written += s.OutputTokens
+		}
+		if made != written {
+			t.Fatalf("requests have %d output tokens, steps made %d", made, written)
+		}
 		until := make([]trace.Time, e.Replicas)
 		for _, s := range run.Steps {
 			blocked[s.Blocked]++
