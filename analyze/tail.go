@@ -29,7 +29,7 @@ func (w *work) tail() {
 	slow, middle := w.used[n-k:], w.used[lo:hi+1]
 	t := &Tail{
 		Band: band, Requests: int64(len(slow)), FromNS: slow[0].e2e(),
-		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)),
+		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)), Phases: []TailPhase{},
 	}
 	a, b := w.means(slow), w.means(middle)
 	for i, p := range w.phases {

@@ -52,7 +52,7 @@ func (w *work) verdict() []string {
 				return []string{fmt.Sprintf("The source tells when requests begin and end and nothing between: all of the mean e2e of %s is unattributed.", mean) + w.inferred()}
 			}
 		case trace.Unsplit.String():
-			name = w.unsplit() + ", which the source does not split"
+			name = w.unsplit() + " (not split by the source)"
 		}
 		parts = append(parts, units.Percent(k.Share.Or(0))+" "+name)
 	}
@@ -81,22 +81,29 @@ func (w *work) inferred() string {
 }
 
 // tailSentence says which phases make the slow requests slow: the largest
-// differences, until nine tenths of the whole are named.
+// differences of either sign, until they come to within a tenth of the whole.
 func (w *work) tailSentence() []string {
 	t := w.rep.Tail
 	if t == nil || t.DifferenceNS <= 0 {
 		return nil
 	}
+	abs := func(ns int64) int64 { return max(ns, -ns) }
 	list := slices.Clone(t.Phases)
-	slices.SortStableFunc(list, func(x, y TailPhase) int { return cmp.Compare(y.DifferenceNS, x.DifferenceNS) })
+	slices.SortStableFunc(list, func(x, y TailPhase) int {
+		return cmp.Compare(abs(y.DifferenceNS), abs(x.DifferenceNS))
+	})
 	var parts []string
-	var named int64
+	rest := t.DifferenceNS
 	for _, p := range list {
-		if p.DifferenceNS <= 0 || len(parts) == 3 || len(parts) > 0 && float64(named) >= 0.9*float64(t.DifferenceNS) {
+		if p.DifferenceNS == 0 || len(parts) == 3 || abs(rest) <= t.DifferenceNS/10 {
 			break
 		}
-		parts = append(parts, "+"+w.duration(p.DifferenceNS)+" "+p.Phase)
-		named += p.DifferenceNS
+		sign := "+"
+		if p.DifferenceNS < 0 {
+			sign = "−"
+		}
+		parts = append(parts, sign+w.duration(abs(p.DifferenceNS))+" "+p.Phase)
+		rest -= p.DifferenceNS
 	}
 	verb := "take"
 	if t.Requests == 1 {
@@ -189,15 +196,29 @@ func (w *work) limits() []string {
 			say("Little's law is off by %s: %s.", units.Percent(max(l.Deviation.Or(0), -l.Deviation.Or(0))), l.Reason)
 		}
 	}
-	if e := &w.rep.Figures[len(w.rep.Figures)-1]; e.Requests > 0 {
-		for _, q := range e.Quantiles {
+	if w.doubtful() {
+		say("† marks a quantile beyond which too few independent requests lie to rely on it.")
+	}
+	return out
+}
+
+// doubtful reports whether some quantile is not supported.
+func (w *work) doubtful() bool {
+	for i := range w.rep.Figures {
+		for _, q := range w.rep.Figures[i].Quantiles {
 			if !q.Supported {
-				say("† too few independent requests lie beyond this quantile to rely on it.")
-				break
+				return true
 			}
 		}
 	}
-	return out
+	for i := range w.rep.Groups {
+		for _, g := range w.rep.Groups[i].Rows {
+			if g.E2EP99.Present() && !g.P99Supported {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // count is the number of requests of that outcome.

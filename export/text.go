@@ -162,11 +162,14 @@ func (p *page) measurement(r *analyze.Report) {
 		counts += "; " + units.Count(c.NotInWindow) + " more outside the window"
 	}
 	row("requests", counts)
-	if c.Used < c.Requests {
-		var why []string
-		for _, l := range c.LeftOut {
-			why = append(why, units.Count(l.Requests)+" "+l.Name)
+	var why []string
+	for _, l := range c.LeftOut {
+		// Those that were not served are in the line above.
+		if strings.HasPrefix(l.Name, "no ") {
+			why = append(why, units.Count(l.Requests)+" with "+l.Name)
 		}
+	}
+	if len(why) > 0 {
 		row("left out", "of latency figures: "+strings.Join(why, ", "))
 	}
 	if c.Inconsistent > 0 {
@@ -203,7 +206,7 @@ func (p *page) measurement(r *analyze.Report) {
 		row("load", strings.Join(rates, ", "))
 	}
 	if v, ok := card.ConcurrencyMean.Get(); ok {
-		s := units.Number(v) + " requests in the system on average, " + units.Count(card.ConcurrencyPeak.Or(0)) + " at most"
+		s := units.Number(v) + " in the system on average, " + units.Count(card.ConcurrencyPeak.Or(0)) + " at most"
 		if v, ok := card.WaitingMean.Get(); ok {
 			s += "; " + units.Number(v) + " waiting, " + units.Count(card.WaitingPeak.Or(0)) + " at most"
 		}
@@ -221,7 +224,14 @@ func (p *page) measurement(r *analyze.Report) {
 	}
 	row("service", service)
 	row("replicas", names(card.Replicas, c.Requests))
-	row("engine", names(card.Engines, c.Requests)+"; read from "+names(card.Formats, c.Requests))
+	engine := names(card.Engines, c.Requests)
+	if len(card.Formats) > 0 {
+		engine += "; read from " + names(card.Formats, c.Requests)
+	}
+	row("engine", engine)
+	if len(card.Files) > 0 {
+		row("input", names(card.Files, c.Requests))
+	}
 	row("hardware", attributes(card.Hardware, c.Requests))
 	row("sampling", attributes(card.Sampling, c.Requests))
 	row("clock", card.Clock+", to "+units.Duration(p.res, 0))
@@ -555,7 +565,11 @@ func (p *page) tail(r *analyze.Report) {
 		}
 		pos := e.Pos()
 		pos.File, pos.Path = word(pos.File), ""
-		p.wrap("  ", analyze.QName(e.Q)+" is near "+id+", "+ts.format(e.E2ENS)+" ("+pos.String()+")", dim)
+		s := analyze.QName(e.Q) + " is near " + id + ", " + ts.format(e.E2ENS)
+		if where := pos.String(); where != "" {
+			s += " (" + where + ")"
+		}
+		p.wrap("  ", s, dim)
 	}
 }
 
@@ -563,7 +577,7 @@ func (p *page) tail(r *analyze.Report) {
 func (p *page) group(g *analyze.Grouping, of int) {
 	rows := 10
 	if of > 1 {
-		rows = 5
+		rows = 3
 	}
 	var typical, wait int64
 	told := false
