@@ -130,9 +130,7 @@ func (w *work) rates(in, out []int64) {
 	var starts, ends []int64
 	var waits []span
 	for _, r := range w.rows {
-		for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
-			waits = append(waits, s)
-		}
+		waits = append(waits, w.waits[r.wait:r.wait+uint64(r.waits)]...)
 		if r.has&hasArrival == 0 {
 			continue
 		}

@@ -147,31 +147,32 @@ func (w *work) little() {
 	}
 	type tally struct {
 		arrivals, told int64
-		waited         int64   // by those that told
-		inside         float64 // waiting inside the window
+		waited         int64 // by those that told
+		inside         int64 // waiting inside the window
 	}
 	var total tally
 	byReplica := map[string]*tally{}
 	for _, r := range w.rows {
-		ts := []*tally{&total}
+		var inside int64
+		for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
+			inside += max(0, min(s.end, w.end)-max(s.start, w.start))
+		}
+		add := func(t *tally) {
+			if r.has&hasArrival != 0 {
+				t.arrivals++
+			}
+			if r.has&tellsWaiting != 0 {
+				t.told++
+				t.waited += w.waiting(r)
+				t.inside += inside
+			}
+		}
+		add(&total)
 		if name := w.dimRows[r.dim].replica; name != "" {
 			if byReplica[name] == nil {
 				byReplica[name] = &tally{}
 			}
-			ts = append(ts, byReplica[name])
-		}
-		for _, t := range ts {
-			if r.has&hasArrival != 0 {
-				t.arrivals++
-			}
-			if r.has&tellsWaiting == 0 {
-				continue
-			}
-			t.told++
-			t.waited += w.waiting(r)
-			for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
-				t.inside += float64(max(0, min(s.end, w.end)-max(s.start, w.start)))
-			}
+			add(byReplica[name])
 		}
 	}
 	check := func(name trace.Opt[string], t *tally) {
@@ -180,7 +181,7 @@ func (w *work) little() {
 		}
 		length := float64(win.LengthNS)
 		c := LittleCheck{
-			Replica: name, MeanWaiting: t.inside / length,
+			Replica: name, MeanWaiting: float64(t.inside) / length,
 			ArrivalsPerS: float64(t.arrivals) * 1e9 / length, MeanWaitNS: divide(t.waited, t.told),
 		}
 		if c.MeanWaiting > 0 {
