@@ -9,9 +9,20 @@
 package ingest
 
 import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"iter"
+	"math"
+	"slices"
 	"time"
 
+	"github.com/traceview/traceview/ingest/engine"
+	"github.com/traceview/traceview/ingest/otlp"
+	"github.com/traceview/traceview/ingest/vllmlog"
 	"github.com/traceview/traceview/trace"
 )
 
@@ -39,4 +50,334 @@ type Options struct {
 	// Progress is called now and then with the bytes read so far (as stored)
 	// over all inputs; nil: not at all.
 	Progress func(bytes int64)
+}
+
+func (o Options) withDefaults() Options {
+	if o.MaxRecord <= 0 {
+		o.MaxRecord = 256 << 20
+	}
+	if o.MaxInput <= 0 {
+		o.MaxInput = 1 << 40
+	}
+	return o
+}
+
+// Requests reads all inputs in order and yields every request. Spans of one
+// trace are joined over all inputs.
+//
+// A *trace.Issue in the error position is about one record, span or input that
+// is part of no request: the sequence goes on. Issues about a request are in
+// the request and are not yielded again. Any other error (an input that cannot
+// be read, the context's) is the last pair.
+func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trace.Request, error] {
+	return func(yield func(*trace.Request, error) bool) {
+		run := &run{
+			ctx: ctx, opts: opts.withDefaults(), yield: yield,
+			builder: engine.NewBuilder(engine.Options{MaxOpen: opts.MaxOpen}),
+			ids:     map[uint64]bool{},
+		}
+		for _, in := range inputs {
+			if err := run.input(in); err != nil {
+				run.fail(err)
+				return
+			}
+			if run.stopped {
+				return
+			}
+		}
+		if err := run.finish(); err != nil {
+			run.fail(err)
+		}
+	}
+}
+
+// run is one call of Requests.
+type run struct {
+	ctx     context.Context
+	opts    Options
+	yield   func(*trace.Request, error) bool
+	stopped bool
+
+	builder *engine.Builder
+	stored  int64 // bytes read as stored, over all inputs
+	told    int64 // the same when Progress was last called
+	calls   int
+
+	joined int    // requests made of spans
+	spans  []span // inputs with spans
+
+	ids   map[uint64]bool // hashes of requests' ids; true: their repetition was told
+	clock trace.Clock
+	mixed bool
+	any   bool // clock is set
+}
+
+// span is how many spans an input had.
+type span struct {
+	pos trace.Pos
+	n   int
+}
+
+func (run *run) fail(err error) {
+	if !run.stopped {
+		run.stopped = true
+		run.yield(nil, err)
+	}
+}
+
+// issue yields an issue. It returns false to stop, like all that yields here.
+func (run *run) issue(is *trace.Issue) bool { return run.give(nil, is) }
+
+func (run *run) give(r *trace.Request, is *trace.Issue) bool {
+	if run.stopped || run.cancelled() {
+		return false
+	}
+	var ok bool
+	if is != nil {
+		ok = run.yield(nil, is)
+	} else {
+		ok = run.yield(r, nil) && run.watch(r)
+	}
+	run.stopped = run.stopped || !ok
+	return ok
+}
+
+// cancelled looks at the context now and then.
+func (run *run) cancelled() bool {
+	run.calls++
+	return run.calls%256 == 0 && run.ctx.Err() != nil
+}
+
+// maxIDs bounds how many requests' ids are remembered.
+const maxIDs = 1 << 21
+
+// watch tells what shows only over several requests.
+func (run *run) watch(r *trace.Request) bool {
+	switch {
+	case !run.any:
+		run.any, run.clock = true, r.Clock
+	case r.Clock != run.clock && !run.mixed:
+		run.mixed = true
+		is := trace.NewIssue(trace.MixedClocks, r.Source.Pos, "its clock is %v, that of others %v", r.Clock, run.clock)
+		if !run.yield(nil, &is) {
+			return false
+		}
+	}
+	if r.ID == "" {
+		return true
+	}
+	h := uint64(14695981039346656037) // FNV-1a
+	for _, s := range [...]string{r.Service, "\x00", r.ID} {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * 1099511628211
+		}
+	}
+	switch told, seen := run.ids[h]; {
+	case seen && !told:
+		run.ids[h] = true
+		if !slices.ContainsFunc(r.Issues, func(is trace.Issue) bool { return is.Code == trace.RequestIDReused }) {
+			is := trace.NewIssue(trace.RequestIDReused, r.Source.Pos, "request id %.80q stands for more than one request", r.ID)
+			return run.yield(nil, &is)
+		}
+	case !seen && len(run.ids) < maxIDs:
+		run.ids[h] = false
+	}
+	return true
+}
+
+// finish closes the traces and says of inputs with spans that none was a
+// request's.
+func (run *run) finish() error {
+	run.builder.Finish(run.fromSpans)
+	if err := run.ctx.Err(); err != nil && !run.stopped {
+		return err
+	}
+	for _, s := range run.spans {
+		if run.joined > 0 || run.stopped {
+			break
+		}
+		is := trace.NewIssue(trace.NoRequests, s.pos, "none of its %d spans is a request's", s.n)
+		run.issue(&is)
+	}
+	run.progress(0)
+	return nil
+}
+
+func (run *run) fromSpans(r *trace.Request, is *trace.Issue) bool {
+	if r != nil {
+		run.joined++
+	}
+	return run.give(r, is)
+}
+
+// part is an input, or what was compressed in it.
+type part struct {
+	in  Input
+	raw *raw
+	out *limited // what is decoded
+	dec *otlp.Decoder
+}
+
+func (p *part) pos(off int64) trace.Pos { return trace.Pos{File: p.in.Name, Offset: off} }
+
+// input reads one input. The error is one that ends the run.
+func (run *run) input(in Input) (err error) {
+	if err := run.ctx.Err(); err != nil {
+		return err
+	}
+	f, err := in.Open()
+	if err != nil {
+		return fmt.Errorf("cannot open %s: %w", in.Name, err)
+	}
+	defer func() {
+		if e := f.Close(); e != nil && err == nil && !run.stopped {
+			err = fmt.Errorf("cannot close %s: %w", in.Name, e)
+		}
+	}()
+	p := &part{in: in, raw: &raw{run: run, r: f}}
+	p.dec = otlp.NewDecoder(run.opts.MaxRecord, func(s *trace.Span, is *trace.Issue) bool {
+		switch {
+		case is != nil:
+			return run.issue(is)
+		case run.cancelled():
+			return false
+		}
+		return run.builder.Add(s, run.fromSpans)
+	})
+	err = run.part(p, p.raw, 0)
+	if p.raw.failed() {
+		if cause := run.ctx.Err(); cause != nil {
+			return cause
+		}
+		return fmt.Errorf("cannot read %s: %w", in.Name, p.raw.err)
+	}
+	if cause := run.ctx.Err(); cause != nil && !run.stopped {
+		return cause
+	}
+	return run.failed(p, err)
+}
+
+// failed turns the error that ended an input into its issue.
+func (run *run) failed(p *part, err error) error {
+	var is trace.Issue
+	off := int64(0)
+	if p.out != nil {
+		off = p.out.n
+	}
+	switch {
+	case err == nil || err == otlp.ErrStopped || run.stopped:
+		return nil
+	case errors.Is(err, errTooLarge):
+		is = trace.NewIssue(trace.InputTooLarge, p.pos(off), "reading stopped after %d bytes", run.opts.MaxInput)
+	case errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF):
+		is = trace.NewIssue(trace.Truncated, p.pos(off), "the compressed data breaks off, %d bytes of content from its begin", off)
+	default:
+		is = trace.NewIssue(trace.BadCompression, p.pos(off), "the compressed data is damaged, %d bytes of content from its begin", off)
+		is.Err = err
+	}
+	run.issue(&is)
+	return nil
+}
+
+// sniffed is how many bytes are looked at to recognise a format.
+const sniffed = 256 << 10
+
+// maxLayers is how often one thing may be compressed.
+const maxLayers = 2
+
+// part reads what r gives, under that many layers of compression.
+func (run *run) part(p *part, r io.Reader, layers int) error {
+	p.out = &limited{r: r, max: run.opts.MaxInput}
+	br := bufio.NewReaderSize(p.out, sniffed)
+	head, err := br.Peek(sniffed)
+	if err != nil && err != io.EOF && len(head) == 0 {
+		return err
+	}
+	whole := err == io.EOF
+	blank := len(bytes.TrimLeft(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")), " \t\r\n\x00")) == 0
+	if whole && blank {
+		what := "there is nothing in it"
+		if len(head) > 0 {
+			what = fmt.Sprintf("there is nothing in its %d bytes", len(head))
+		}
+		is := trace.NewIssue(trace.EmptyInput, p.pos(0), "%s", what)
+		run.issue(&is)
+		return nil
+	}
+	if kind := compressionOf(head); kind != plain {
+		if layers == maxLayers {
+			is := trace.NewIssue(trace.UnknownFormat, p.pos(0), "it is compressed more than %d times over", maxLayers)
+			run.issue(&is)
+			return nil
+		}
+		z, err := kind.open(br)
+		if err != nil {
+			return err
+		}
+		defer z.Close()
+		return run.part(p, z, layers+1)
+	}
+	for _, f := range formats {
+		if f.sniff(head) {
+			return f.read(run, p, br)
+		}
+	}
+	if err != nil && err != io.EOF {
+		return err
+	}
+	is := trace.NewIssue(trace.UnknownFormat, p.pos(0), "%s", describe(head))
+	run.issue(&is)
+	return nil
+}
+
+func (run *run) json(p *part, r *bufio.Reader) error {
+	err := p.dec.JSON(r, otlp.At{File: p.in.Name, Line: 1})
+	return run.ended(p, err)
+}
+
+func (run *run) proto(p *part, r *bufio.Reader) error {
+	err := p.dec.Proto(r, otlp.At{File: p.in.Name})
+	return run.ended(p, err)
+}
+
+// ended notes what an input of spans held.
+func (run *run) ended(p *part, err error) error {
+	if p.dec.Spans > 0 {
+		run.spans = append(run.spans, span{p.pos(0), p.dec.Spans})
+		return err
+	}
+	if err == otlp.ErrStopped || p.raw.failed() {
+		return err
+	}
+	what := "there are no spans in it"
+	if p.dec.Others > 0 {
+		what = fmt.Sprintf("it has %d JSON objects without spans", p.dec.Others)
+	}
+	is := trace.NewIssue(trace.NoRequests, p.pos(0), "%s", what)
+	run.issue(&is)
+	return err
+}
+
+func (run *run) log(p *part, r *bufio.Reader) error {
+	found := 0
+	err := vllmlog.Read(run.ctx, r, vllmlog.Options{
+		File: p.in.Name, ModTime: p.in.ModTime, Year: run.opts.Year, Zone: run.opts.Zone,
+		MaxRecord: int(min(run.opts.MaxRecord, math.MaxInt)),
+		Reading: func(reading trace.Reading) {
+			found++
+			if run.opts.Reading != nil {
+				run.opts.Reading(reading)
+			}
+		},
+	}, func(r *trace.Request, is *trace.Issue) bool {
+		if r != nil {
+			found++
+		}
+		return run.give(r, is)
+	})
+	if found == 0 && !run.stopped && run.ctx.Err() == nil && !p.raw.failed() {
+		is := trace.NewIssue(trace.NoRequests, p.pos(0), "no line tells of a request or of the engine's state")
+		run.issue(&is)
+	}
+	return err
 }

@@ -9,6 +9,7 @@
 package otlp
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"io"
@@ -67,6 +68,8 @@ type Decoder struct {
 	scratch  []byte
 	attrs    []trace.Attr
 	events   []trace.Event
+	buf      []byte        // of JSON
+	reader   *bufio.Reader // of protobuf
 	payload  []byte
 	resource *trace.Resource // of the text resText
 	resText  []byte

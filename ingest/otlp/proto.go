@@ -19,7 +19,11 @@ import (
 // error of r, after having decoded what came before, or ErrStopped. One
 // resource with its spans is held in memory at a time.
 func (d *Decoder) Proto(r io.Reader, at At) error {
-	w := wire{d: d, at: at, r: bufio.NewReaderSize(r, 64<<10)}
+	if d.reader == nil {
+		d.reader = bufio.NewReaderSize(nil, 64<<10)
+	}
+	d.reader.Reset(r)
+	w := wire{d: d, at: at, r: d.reader}
 	return w.run()
 }
 

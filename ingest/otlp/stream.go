@@ -17,8 +17,13 @@ import (
 // that are whole count; reading resumes at the next line, or at what looks
 // like the begin of another value.
 func (d *Decoder) JSON(r io.Reader, at At) error {
-	s := stream{d: d, r: r, at: at, buf: make([]byte, 0, 64<<10), bad: -1, line: at.Line}
-	return s.run()
+	if d.buf == nil {
+		d.buf = make([]byte, 0, 64<<10)
+	}
+	s := stream{d: d, r: r, at: at, buf: d.buf[:0], bad: -1, line: at.Line}
+	err := s.run()
+	d.buf = s.buf
+	return err
 }
 
 // A stream finds the values in a stream of bytes.

@@ -1,0 +1,112 @@
+package ingest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/traceview/traceview/ingest/engine"
+	"github.com/traceview/traceview/ingest/otlp"
+	"github.com/traceview/traceview/ingest/vllmlog"
+)
+
+// Format is what is known of a format that is read.
+type Format struct {
+	Name     string
+	Evidence string // by what content it is recognised
+	Yields   string // what comes out of it
+}
+
+// format is a format and how it is read. read returns the error of the reader.
+type format struct {
+	Format
+	sniff func(head []byte) bool
+	read  func(*run, *part, *bufio.Reader) error
+}
+
+// formats is all that is read, in the order in which it is tried. All but the
+// framed ones may be compressed as a whole.
+var formats = []format{
+	{Format{otlp.FormatJSON, otlp.Evidence, "spans, then requests; as one object, one a line, one after the other, or an array"}, otlp.SniffJSON, (*run).json},
+	{Format{otlp.FormatProto, "a protobuf message with a resource and its spans inside", "the same"}, otlp.SniffProto, (*run).proto},
+	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same"}, sniffFrames, (*run).frames},
+	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting"}, vllmlog.Sniff, (*run).log},
+	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests"}, otlp.SniffText, (*run).json},
+}
+
+// Formats lists the formats that are read, in the order in which they are
+// tried.
+func Formats() []Format {
+	var list []Format
+	for _, f := range formats {
+		list = append(list, f.Format)
+	}
+	return append(list, Format{"gzip, zstd", "their first bytes", "what is inside, also twice over"})
+}
+
+// Engine is what is known of an engine whose spans are read.
+type Engine struct {
+	Name     string // as in trace.Source.Engine
+	Evidence string // what makes a span one of its
+	Version  string // what the reading was checked against
+	NotTold  string // what its spans do not tell
+}
+
+// Engines lists the engines whose spans are recognised, in the order in which
+// they are tried.
+func Engines() []Engine {
+	var list []Engine
+	for _, e := range engine.Engines {
+		list = append(list, Engine{e.Name, e.Evidence, e.Version, e.Missing})
+	}
+	return list
+}
+
+// foreign are other files' first bytes.
+var foreign = []struct{ magic, what string }{
+	{"PK\x03\x04", "a zip archive"},
+	{"PAR1", "a Parquet file"},
+	{"BZh", "bzip2-compressed data"},
+	{"\xfd7zXZ\x00", "xz-compressed data"},
+	{"\x04\x22\x4d\x18", "lz4-compressed data"},
+	{"\x7fELF", "a program"},
+	{"SQLite format 3", "an SQLite database"},
+	{"\x89PNG", "a picture"},
+	{"<", "HTML or XML"},
+}
+
+// describe says what an unknown input looks like, without quoting content:
+// there could be prompts in it.
+func describe(head []byte) string {
+	for _, f := range foreign {
+		if bytes.HasPrefix(head, []byte(f.magic)) {
+			return "it looks like " + f.what
+		}
+	}
+	if len(head) > 262 && string(head[257:262]) == "ustar" {
+		return "it looks like a tar archive"
+	}
+	t := bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n[")
+	if key, ok := firstKey(t); ok {
+		return fmt.Sprintf("it looks like JSON that begins with the key %q", key)
+	}
+	if slices.ContainsFunc(head, func(c byte) bool { return c < ' ' && !strings.ContainsRune("\t\r\n\x1b\f", rune(c)) }) {
+		return fmt.Sprintf("it is binary and begins with the bytes % x", head[:min(len(head), 8)])
+	}
+	return "it is text without a line of vLLM's log or a JSON object of OpenTelemetry spans"
+}
+
+// firstKey returns the first key of a JSON object, if it is short.
+func firstKey(b []byte) (string, bool) {
+	if len(b) == 0 || b[0] != '{' {
+		return "", false
+	}
+	b, ok := bytes.CutPrefix(bytes.TrimLeft(b[1:], " \t\r\n"), []byte(`"`))
+	end := bytes.IndexAny(b[:min(len(b), 40)], `"\`)
+	if !ok || end < 0 || b[end] != '"' {
+		return "", false
+	}
+	return strings.ToValidUTF8(string(b[:end]), "\uFFFD"), true
+}
