@@ -148,7 +148,10 @@ func (o LogShape) request(add func(trace.Time, string, string, ...any), i int, r
 	const head = "n=1, presence_penalty=0.0, frequency_penalty=0.0, repetition_penalty=1.0, temperature=0.7, top_p=1.0, top_k=-1, min_p=0.0, seed=None, stop=['\\n', 'a)'], stop_token_ids=[]"
 	params := fmt.Sprintf("SamplingParams(%s, ignore_eos=False, max_tokens=%d, min_tokens=0, logprobs=None, extra_args=None)", head, r.MaxTokens.Or(0))
 	prompt := prompts[i%len(prompts)]
-	tokens := "[" + strings.TrimSuffix(strings.Repeat("17, ", min(8, r.Input.Or(0))), ", ") + "]" // as with --max-log-len 8
+	tokens := "None" // as for chat
+	if o.Version == Log04 {
+		tokens = "[" + strings.TrimSuffix(strings.Repeat("17, ", r.Input.Or(0)), ", ") + "]"
+	}
 	id, at := o.id(r), received(r)
 	switch o.Version {
 	case Log04:
@@ -249,7 +252,8 @@ func (o LogShape) write(b *bytes.Buffer, l line) {
 
 // VisibleLog returns what [Log] lets be known of the requests: arrival, and end
 // and outcome where the version has a line for them, with the resolution of the
-// stamps. No phase is known. In 0.4 an error looks like a normal end.
+// stamps. No phase is known. In 0.4 an error looks like a normal end, and the
+// prompt's tokens are listed.
 func VisibleLog(run *Run, replica string, o LogShape) []*trace.Request {
 	return visible(run.Requests, func(v *trace.Request) bool {
 		if v.Replica != replica || v.Outcome == trace.Rejected {
@@ -259,6 +263,9 @@ func VisibleLog(run *Run, replica string, o LogShape) []*trace.Request {
 		end, _ := o.stamp(v.Completed.At)
 		r := trace.Request{
 			ID: o.id(v), Replica: o.container(), Clock: trace.ClockUnix, Resolution: res, Arrival: trace.At(at, trace.Measured), MaxTokens: v.MaxTokens,
+		}
+		if o.Version == Log04 {
+			r.Input = v.Input
 		}
 		switch {
 		case v.Outcome == trace.OK && (o.Version == Log04 || o.logsOutputs()), v.Outcome == trace.Aborted, v.Outcome == trace.Error && o.Version != Log06:
