@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -284,9 +285,7 @@ func (p *parser) batch(depth int) {
 	var had seen
 	p.flushNotes()
 	here := p.pos(p.i)
-	if p.path != "" {
-		here.Path = p.path[:len(p.path)-1]
-	}
+	here.Path = strings.TrimSuffix(p.path, ".")
 	p.notes.begin(here)
 	outer := p.resource
 	path := p.path
@@ -378,7 +377,7 @@ func (p *parser) batch(depth int) {
 func (p *parser) skipBroken(start int) {
 	if what, at := p.wrong, p.badAt; what != "" && p.recover(start) && !p.partial {
 		pos := p.pos(at)
-		pos.Path = p.path[:len(p.path)-1]
+		pos.Path = strings.TrimSuffix(p.path, ".")
 		p.issue(trace.BadJSON, pos, "%s", what)
 	}
 }
@@ -475,8 +474,8 @@ func (p *parser) readScope() {
 				continue
 			}
 			for ok := p.enter('{', '}'); ok; ok = p.next('}') {
-				if key := p.key(); string(key) == "name" {
-					p.scope = p.text(key)
+				if string(p.key()) == "name" {
+					p.scope = p.text("scope name")
 				} else {
 					p.skip()
 				}
@@ -548,25 +547,25 @@ func (p *parser) span(s *trace.Span) {
 		switch string(key) {
 		case "traceId", "trace_id":
 			p.twice(&had, 0, key)
-			ids[0] = p.id(key)
+			ids[0] = p.id("traceId")
 		case "spanId", "span_id":
 			p.twice(&had, 1, key)
-			ids[1] = p.id(key)
+			ids[1] = p.id("spanId")
 		case "parentSpanId", "parent_span_id":
 			p.twice(&had, 2, key)
-			ids[2] = p.id(key)
+			ids[2] = p.id("parentSpanId")
 		case "name":
 			p.twice(&had, 3, key)
-			s.Name = p.text(key)
+			s.Name = p.text("name")
 		case "kind":
 			p.twice(&had, 4, key)
-			s.Kind = trace.SpanKind(p.enum(key, "SPAN_KIND_", kindNames))
+			s.Kind = trace.SpanKind(p.enum("kind", "SPAN_KIND_", kindNames))
 		case "startTimeUnixNano", "start_time_unix_nano":
 			p.twice(&had, 5, key)
-			s.Start = p.time(key)
+			s.Start = p.time("startTimeUnixNano")
 		case "endTimeUnixNano", "end_time_unix_nano":
 			p.twice(&had, 6, key)
-			s.End = p.time(key)
+			s.End = p.time("endTimeUnixNano")
 		case "attributes":
 			p.twice(&had, 7, key)
 			s.Attrs = p.attributes()
@@ -615,15 +614,15 @@ func (d *Decoder) ids(texts [3][]byte, n *notes) (traceID, spanID, parentID stri
 var idNames = [3]string{"trace", "span", "parent"}
 
 // short cuts a text that is quoted in a message.
-func short(b []byte) []byte {
-	if len(b) > 40 {
-		return append(slices.Clone(bytes.ToValidUTF8(b[:40], nil)), "…"...)
+func short[T string | []byte](text T) string {
+	if len(text) > 40 {
+		return strings.ToValidUTF8(string(text[:40]), "") + "…"
 	}
-	return b
+	return string(text)
 }
 
 // wrongType skips a value that has the wrong type and says so.
-func (p *parser) wrongType(key []byte, want string) {
+func (p *parser) wrongType(key string, want string) {
 	p.skip()
 	if p.wrong == "" {
 		p.notes.add(trace.BadField, "%s is no %s", short(key), want)
@@ -632,7 +631,7 @@ func (p *parser) wrongType(key []byte, want string) {
 
 // str reads a string; nil for a null and for a value of another type, of which
 // it complains. The bytes hold until the next call.
-func (p *parser) str(key []byte) []byte {
+func (p *parser) str(key string) []byte {
 	if p.null() {
 		return nil
 	}
@@ -653,10 +652,10 @@ func (p *parser) str(key []byte) []byte {
 	return p.notes.mend(b)
 }
 
-func (p *parser) text(key []byte) string { return p.d.intern(p.str(key)) }
+func (p *parser) text(key string) string { return p.d.intern(p.str(key)) }
 
 // id reads the text of an id. Escapes make no sense in it.
-func (p *parser) id(key []byte) []byte {
+func (p *parser) id(key string) []byte {
 	if p.null() {
 		return nil
 	}
@@ -670,7 +669,7 @@ func (p *parser) id(key []byte) []byte {
 
 // scalar reads a number, a bare word or a string without escapes; nil for a
 // null and for other types, of which it complains.
-func (p *parser) scalar(key []byte, want string) []byte {
+func (p *parser) scalar(key string, want string) []byte {
 	if p.null() {
 		return nil
 	}
@@ -686,7 +685,7 @@ func (p *parser) scalar(key []byte, want string) []byte {
 }
 
 // enum reads an enum by number or by name.
-func (p *parser) enum(key []byte, prefix string, names []string) int {
+func (p *parser) enum(key string, prefix string, names []string) int {
 	tok := p.scalar(key, "number")
 	if tok == nil {
 		return 0
@@ -705,7 +704,7 @@ func (p *parser) enum(key []byte, prefix string, names []string) int {
 }
 
 // time reads Unix nanoseconds; 0 is absent.
-func (p *parser) time(key []byte) trace.Opt[trace.Time] {
+func (p *parser) time(key string) trace.Opt[trace.Time] {
 	tok := p.scalar(key, "number")
 	if len(tok) == 0 {
 		return trace.Opt[trace.Time]{}
@@ -727,7 +726,7 @@ func (p *parser) status(s *trace.Span) {
 		return
 	}
 	if p.peek() != '{' {
-		p.wrongType([]byte("status"), "object")
+		p.wrongType("status", "object")
 		return
 	}
 	var had seen
@@ -736,13 +735,13 @@ func (p *parser) status(s *trace.Span) {
 		switch key := p.key(); string(key) {
 		case "code":
 			p.twice(&had, 0, key)
-			s.Status = trace.StatusCode(p.enum(key, "STATUS_CODE_", statusNames))
+			s.Status = trace.StatusCode(p.enum("status code", "STATUS_CODE_", statusNames))
 		case "message":
 			p.twice(&had, 1, key)
-			s.StatusMessage = p.text(key)
+			s.StatusMessage = p.text("status message")
 		case "deprecatedCode", "deprecated_code":
 			// Before 2021 anything but 0 meant an error.
-			if x, v := parseInteger(p.scalar(key, "number")); v == fine && x.abs != 0 {
+			if x, v := parseInteger(p.scalar("deprecatedCode", "number")); v == fine && x.abs != 0 {
 				old = 1
 			}
 		default:
@@ -759,7 +758,7 @@ func (p *parser) readEvents() []trace.Event {
 		return nil
 	}
 	if p.peek() != '[' {
-		p.wrongType([]byte("events"), "array")
+		p.wrongType("events", "array")
 		return nil
 	}
 	list := p.d.events[:0]
@@ -768,7 +767,7 @@ func (p *parser) readEvents() []trace.Event {
 			continue
 		}
 		if p.peek() != '{' {
-			p.wrongType([]byte("an event"), "object")
+			p.wrongType("an event", "object")
 			continue
 		}
 		var had seen
@@ -777,10 +776,10 @@ func (p *parser) readEvents() []trace.Event {
 			switch key := p.key(); string(key) {
 			case "timeUnixNano", "time_unix_nano":
 				p.twice(&had, 0, key)
-				e.At = p.time(key)
+				e.At = p.time("timeUnixNano")
 			case "name":
 				p.twice(&had, 1, key)
-				e.Name = p.text(key)
+				e.Name = p.text("event name")
 			case "attributes":
 				p.twice(&had, 2, key)
 				e.Attrs = p.attributes()
@@ -805,7 +804,7 @@ func (p *parser) attributes() []trace.Attr {
 		return nil
 	}
 	if p.peek() != '[' {
-		p.wrongType([]byte("attributes"), "array")
+		p.wrongType("attributes", "array")
 		return nil
 	}
 	base := len(p.d.attrs)
@@ -814,7 +813,7 @@ func (p *parser) attributes() []trace.Attr {
 			continue
 		}
 		if p.peek() != '{' {
-			p.wrongType([]byte("an attribute"), "object")
+			p.wrongType("an attribute", "object")
 			continue
 		}
 		var a trace.Attr
@@ -824,7 +823,7 @@ func (p *parser) attributes() []trace.Attr {
 			switch key := p.key(); string(key) {
 			case "key":
 				p.twice(&had, 0, key)
-				a.Key = p.text(key)
+				a.Key = p.text("attribute key")
 			case "value":
 				p.twice(&had, 1, key)
 				if value = p.i; had&1 == 0 {
@@ -876,7 +875,7 @@ func (p *parser) any(key string) (v trace.Value) {
 		return v
 	}
 	if p.peek() != '{' {
-		p.wrongType([]byte(key), "value in an object")
+		p.wrongType(key, "value in an object")
 		return v
 	}
 	var had seen
@@ -892,9 +891,9 @@ func (p *parser) any(key string) (v trace.Value) {
 		case 1:
 			v = trace.Value{}
 			if p.peek() == '"' {
-				v = trace.StringValue(p.text([]byte(key)))
+				v = trace.StringValue(p.text(key))
 			} else if !p.null() {
-				p.wrongType([]byte(key), "text")
+				p.wrongType(key, "text")
 			}
 		case 2:
 			if i, ok := p.int(key); ok {
@@ -909,7 +908,7 @@ func (p *parser) any(key string) (v trace.Value) {
 				v = trace.Value{}
 			}
 		case 4:
-			switch tok := p.scalar([]byte(key), "boolean"); string(tok) {
+			switch tok := p.scalar(key, "boolean"); string(tok) {
 			case "true":
 				v = trace.BoolValue(true)
 			case "false":
@@ -917,7 +916,7 @@ func (p *parser) any(key string) (v trace.Value) {
 			default:
 				v = trace.Value{}
 				if tok != nil {
-					p.notes.add(trace.BadField, "%s is no boolean", short([]byte(key)))
+					p.notes.add(trace.BadField, "%s is no boolean", short(key))
 				}
 			}
 		default:
@@ -934,7 +933,7 @@ func (p *parser) any(key string) (v trace.Value) {
 
 // int reads a 64-bit integer, as a number or in quotes.
 func (p *parser) int(key string) (int64, bool) {
-	tok := p.scalar([]byte(key), "number")
+	tok := p.scalar(key, "number")
 	if tok == nil {
 		return 0, false
 	}
@@ -943,19 +942,19 @@ func (p *parser) int(key string) (int64, bool) {
 			return i, true
 		}
 	}
-	p.notes.add(trace.BadNumber, "%s is no 64-bit integer", short([]byte(key)))
+	p.notes.add(trace.BadNumber, "%s is no 64-bit integer", short(key))
 	return 0, false
 }
 
 // float reads a finite number, also in quotes.
 func (p *parser) float(key string) (float64, bool) {
-	tok := p.scalar([]byte(key), "number")
+	tok := p.scalar(key, "number")
 	if tok == nil {
 		return 0, false
 	}
 	f, err := strconv.ParseFloat(string(tok), 64)
 	if err != nil || bytes.ContainsAny(tok, "xX_") || math.IsNaN(f) || math.IsInf(f, 0) {
-		p.notes.add(trace.BadNumber, "%s is no finite number", short([]byte(key)))
+		p.notes.add(trace.BadNumber, "%s is no finite number", short(key))
 		return 0, false
 	}
 	return f, true
@@ -969,18 +968,18 @@ func (p *parser) composite(dst []byte, kind uint, key string, depth int) []byte 
 	}
 	if kind == 7 {
 		if p.peek() != '"' {
-			p.wrongType([]byte(key), "base64 text")
+			p.wrongType(key, "base64 text")
 			return nil
 		}
 		// It is base64 already.
-		return appendQuoted(dst, p.str([]byte(key)))
+		return appendQuoted(dst, p.str(key))
 	}
 	if p.peek() != '{' || depth > maxNesting {
 		if depth > maxNesting {
 			p.skip()
-			p.notes.add(trace.BadField, "%s is nested more than %d deep", short([]byte(key)), maxNesting)
+			p.notes.add(trace.BadField, "%s is nested more than %d deep", short(key), maxNesting)
 		} else {
-			p.wrongType([]byte(key), "object with values")
+			p.wrongType(key, "object with values")
 		}
 		return nil
 	}
@@ -1017,7 +1016,7 @@ func (p *parser) composite(dst []byte, kind uint, key string, depth int) []byte 
 				p.skip()
 			}
 			after := p.i
-			dst = p.appendAt(dst, name, func(dst []byte) []byte { return appendQuoted(dst, p.str([]byte(key))) }, `""`)
+			dst = p.appendAt(dst, name, func(dst []byte) []byte { return appendQuoted(dst, p.str(key)) }, `""`)
 			dst = append(dst, ':')
 			dst = p.appendAt(dst, value, func(dst []byte) []byte { return p.appendAny(dst, key, depth) }, "null")
 			if p.wrong == "" {
@@ -1054,7 +1053,7 @@ func (p *parser) appendAny(dst []byte, key string, depth int) []byte {
 		dst = dst[:begin] // the last wins
 		switch kind {
 		case 1:
-			dst = appendQuoted(dst, p.str([]byte(key)))
+			dst = appendQuoted(dst, p.str(key))
 		case 2:
 			if i, ok := p.int(key); ok {
 				dst = strconv.AppendInt(dst, i, 10)
@@ -1064,7 +1063,7 @@ func (p *parser) appendAny(dst []byte, key string, depth int) []byte {
 				dst = strconv.AppendFloat(dst, f, 'g', -1, 64)
 			}
 		case 4:
-			if tok := p.scalar([]byte(key), "boolean"); string(tok) == "true" || string(tok) == "false" {
+			if tok := p.scalar(key, "boolean"); string(tok) == "true" || string(tok) == "false" {
 				dst = append(dst, tok...)
 			}
 		default:

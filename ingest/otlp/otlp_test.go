@@ -130,6 +130,7 @@ func TestStreams(t *testing.T) {
 		{"a number for a span", `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x"},7,{"name":"z"}]}]}]}`, "x z | bad-span"},
 		{"broken scope", `{"resourceSpans":[{"scopeSpans":[{"scope":{"name" 1},"spans":[{"name":"x"}]},{"spans":[{"name":"y"}]}]}]}`, "y | bad-json"},
 		{"broken resource", `{"resourceSpans":[{"resource":{"attributes":[{"key" 1}]},"scopeSpans":[{"spans":[{"name":"x"}]}]}]}`, "x | bad-json"},
+		{"broken resource, resource level", `{"resource":{"attributes":[{"key" 1}]},"scopeSpans":[{"spans":[{"name":"x"}]}]}`, "x | bad-json"},
 		{"broken list", `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x"} {"name":"y"}]}]},{"scopeSpans":[{"spans":[{"name":"z"}]}]}]}`, "x z | bad-json"},
 		{"not an object", `{"resourceSpans":[7,{"scopeSpans":[8,{"spans":[{"name":"z"}]}]}]}`, "z | bad-json bad-json"},
 		{"key twice", `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x","name":"y"}]}]}]}`, "y | y:duplicate-key"},

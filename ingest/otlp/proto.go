@@ -525,7 +525,7 @@ func (w *wire) any(b []byte, key string) (v trace.Value, ok bool) {
 			x := math.Float64frombits(f.u)
 			if v = trace.FloatValue(x); math.IsNaN(x) || math.IsInf(x, 0) {
 				v = trace.Value{}
-				w.notes.add(trace.BadNumber, "%s is no finite number", short([]byte(key)))
+				w.notes.add(trace.BadNumber, "%s is no finite number", short(key))
 			}
 		case f.num >= 5 && f.num <= 7 && f.typ == protowire.BytesType:
 			text, ok := w.appendAny(nil, protowire.AppendBytes(protowire.AppendTag(nil, f.num, f.typ), f.val), key, 1)
@@ -558,7 +558,7 @@ func (w *wire) appendAny(dst, b []byte, key string, depth int) (text []byte, ok 
 		case f.num == 4 && f.typ == protowire.Fixed64Type:
 			x := math.Float64frombits(f.u)
 			if math.IsNaN(x) || math.IsInf(x, 0) {
-				w.notes.add(trace.BadNumber, "%s is no finite number", short([]byte(key)))
+				w.notes.add(trace.BadNumber, "%s is no finite number", short(key))
 			} else {
 				dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
 			}
@@ -566,7 +566,7 @@ func (w *wire) appendAny(dst, b []byte, key string, depth int) (text []byte, ok 
 			dst = appendQuoted(dst, base64.StdEncoding.AppendEncode(nil, f.val))
 		case (f.num == 5 || f.num == 6) && f.typ == protowire.BytesType:
 			if depth > maxNesting {
-				w.notes.add(trace.BadField, "%s is nested more than %d deep", short([]byte(key)), maxNesting)
+				w.notes.add(trace.BadField, "%s is nested more than %d deep", short(key), maxNesting)
 				break
 			}
 			if dst, ok = w.appendList(dst, f.val, f.num == 6, key, depth); !ok {
