@@ -5,7 +5,12 @@
 //
 //   - [Queue] is the small model that "traceview simulate" shows: one worker
 //     and a batching policy.
-//   - [ChildSpans] is the truth as spans, [Encode] puts spans into a container.
+//   - [Engine] is a continuous-batching engine: replicas, slots, a token budget
+//     a step, KV blocks with preemption, tenants, failures.
+//   - [V1], [V0], [ChildSpans], [Gateway] and [Unknown] are the truth as spans,
+//     [Encode] puts spans into a container, [Log] is the truth as a text log.
+//     The Visible functions say what a perfect reader of each must return.
+//   - [Defects] are spoilt traces and the issues that they must raise.
 package sim
 
 import (
