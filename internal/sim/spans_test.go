@@ -99,6 +99,10 @@ func TestSpans(t *testing.T) {
 					t.Fatalf("%s: %s: %+v", c.name, v.ID, b)
 				}
 			}
+			if got, want := tally(c.visible), tally(rs); c.want == len(rs) &&
+				(got[trace.OK] != want[trace.OK] || got[trace.Aborted] != want[trace.Aborted] || got[trace.Error] != want[trace.Error]+want[trace.Rejected]) {
+				t.Fatalf("%s: outcomes %v of %v", c.name, got, want)
+			}
 			ids := map[string]bool{}
 			for _, s := range c.spans {
 				if ids[s.SpanID] {
@@ -111,4 +115,12 @@ func TestSpans(t *testing.T) {
 			t.Fatal("a writer changed the truth")
 		}
 	}
+}
+
+func tally(rs []*trace.Request) map[trace.Outcome]int {
+	n := map[trace.Outcome]int{}
+	for _, r := range rs {
+		n[r.Outcome]++
+	}
+	return n
 }
