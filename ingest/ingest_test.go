@@ -331,6 +331,7 @@ func TestLimits(t *testing.T) {
 		{"a record too large", []byte(doc("a") + "\n" + string(big[:50000]) + "\"}\n" + doc("b")), "! record-too-large\na ok 1s\nb ok 1s"},
 		{"a bomb", gzipped(t, bytes.Repeat([]byte(doc("a")+"\n"), 1000)), "! input-too-large"},
 		{"a frame too large", framed(a, big[:20000], b), "! record-too-large\na ok 1s\nb ok 1s"},
+		{"a frame of small records, too large", framed(a, bytes.Repeat(append(a, '\n'), 50), b), "! record-too-large\na ok 1s\nb ok 1s"},
 		{"a frame that is a bomb", framed(a, gzipped(t, big[:20000]), b), "! record-too-large\na ok 1s\nb ok 1s"},
 		{"frames that are bombs together", framed(bytes.Split(bytes.Repeat(append(gzipped(t, append(bytes.Repeat([]byte(" "), 9000), a...)), "\xff\xff\xff\xff"...), 20), []byte("\xff\xff\xff\xff"))...), "! input-too-large"},
 	}
@@ -360,6 +361,47 @@ func TestRunIssues(t *testing.T) {
 		three += strings.Replace(doc("a"), `"000000000000000`, fmt.Sprintf(`"00000000000000%d`, i), 1)
 	}
 	compare(t, lines(t, Options{}, inMemory("x", []byte(three))), "a ok 1s\na ok 1s\n! request-id-reused\na ok 1s")
+}
+
+func TestMixedClocks(t *testing.T) {
+	var got []string
+	run := &run{ids: map[uint64]bool{}, yield: func(_ *trace.Request, err error) bool {
+		got = append(got, err.Error())
+		return true
+	}}
+	for _, c := range []trace.Clock{trace.ClockUnix, trace.ClockUnix, trace.ClockMonotonic, trace.ClockMonotonic, trace.ClockRelative} {
+		run.watch(&trace.Request{Clock: c})
+	}
+	compare(t, got, "its clock is monotonic, that of others unix [mixed-clocks]")
+}
+
+// TestPositions holds where issues and requests are said to stand.
+func TestPositions(t *testing.T) {
+	bad := strings.Replace(doc("a"), `"name":"llm_request",`, `"name" 7,`, 1)
+	at := int64(strings.Index(bad, `{"name" 7`))
+	first := []byte(doc("b"))
+	const path = "resourceSpans[0].scopeSpans[0].spans[0]"
+	for _, tt := range []struct {
+		name string
+		in   []byte
+		want trace.Pos
+	}{
+		{"line", []byte(doc("b") + "\n" + bad), trace.Pos{File: "x", Line: 2, Offset: int64(len(first)) + 1 + at, Path: path}},
+		{"gzip", gzipped(t, []byte(doc("b")+"\n"+bad)), trace.Pos{File: "x", Line: 2, Offset: int64(len(first)) + 1 + at, Path: path}},
+		{"frame", framed(first, []byte(bad)), trace.Pos{File: "x", Offset: int64(len(first)) + 8 + at, Path: "message[1]." + path}},
+		{"gzip in a frame", framed(first, gzipped(t, []byte(bad))), trace.Pos{File: "x", Offset: int64(len(first)) + 8, Path: "message[1]." + path}},
+	} {
+		var got []trace.Pos
+		for _, err := range Requests(t.Context(), []Input{inMemory("x", tt.in)}, Options{}) {
+			var is *trace.Issue
+			if errors.As(err, &is) {
+				got = append(got, is.Pos)
+			}
+		}
+		if len(got) != 1 || got[0] != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
 }
 
 func TestReadErrors(t *testing.T) {

@@ -114,6 +114,8 @@ func TestStreams(t *testing.T) {
 		{"torn in a text, line ended", b + "\n" + a[:len(a)-9] + "\n", "b a1 | truncated"},
 		{"torn in the middle, outside a text", a[:strings.Index(a, `,{"name":"a2`)] + "\n" + b, "a1 b | bad-json"},
 		{"torn in the middle, inside a text", a[:len(a)-9] + "\n" + b, "a1 b | bad-json"},
+		{"torn in the middle, outside a text, lines behind", a[:strings.Index(a, `,{"name":"a2`)] + "\n" + b + "\n" + b, "a1 b b | bad-json"},
+		{"torn behind a backslash", a[:len(a)-9] + "\\\n" + b, "a1 b | bad-json"},
 		{"torn at the list", `{"resourceSpans":[{"scopeSpans":[{"spans":[` + "\n" + b, "b | bad-json"},
 		{"torn without a line's end", a[:len(a)-9] + b, "a1 b | bad-json"},
 		{"torn without a line's end, outside", a[:strings.Index(a, `,{"name":"a2`)] + b, "a1 b | bad-json"},
@@ -247,6 +249,7 @@ func TestTimes(t *testing.T) {
 		{`"soon"`, 0, "bad-field"},
 		{`1760000000.5`, 0, "bad-field"},
 		{`1760000000000000000123e-3`, 1760000000000000000, "bad-field"},
+		{`17600000000000000000.5`, 0, "bad-field"},
 		{`1e`, 0, "bad-field"},
 		{`true`, 0, "bad-field"},
 		{`{}`, 0, "bad-field"},
@@ -377,6 +380,24 @@ func TestEventsAndSharing(t *testing.T) {
 	}
 	if v, _ := x.ResourceAttr("service.name"); v.String() != "v" {
 		t.Errorf("service %q", v)
+	}
+}
+
+func TestMembersInAnyOrder(t *testing.T) {
+	spans := `"spans":[{"attributes":[],"name":"x"}]`
+	scope := `"scope":{"version":"1","name":"sc"}`
+	resource := `"resource":{"attributes":[{"value":{"stringValue":"v"},"key":"service.name"}]}`
+	for _, inner := range []string{scope + "," + spans, spans + "," + scope} {
+		list := `"scopeSpans":[{` + inner + `}]`
+		for _, outer := range []string{resource + "," + list, list + "," + resource} {
+			res := decodeJSON(t, strings.NewReader(`{"resourceSpans":[{`+outer+`},{`+list+`}]}`))
+			if res.String() != "x x |" || res.spans[0].Scope != "sc" || res.spans[1].Resource != nil {
+				t.Fatalf("%s: %s", outer, res.String())
+			}
+			if v, _ := res.spans[0].ResourceAttr("service.name"); v.String() != "v" {
+				t.Errorf("%s: the resource is lost", outer)
+			}
+		}
 	}
 }
 

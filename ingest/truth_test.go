@@ -1,0 +1,188 @@
+package ingest_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/traceview/traceview/ingest"
+	"github.com/traceview/traceview/internal/sim"
+	"github.com/traceview/traceview/trace"
+)
+
+// truth is a run in which everything happens: bursts, preemptions, aborts,
+// errors, rejections.
+func truth(t *testing.T) *sim.Run {
+	t.Helper()
+	const ms = time.Millisecond
+	run, err := sim.Engine{
+		Seed: 11, Service: "s", Model: "m", Replicas: 2, Routing: sim.LeastLoaded, Slots: 6, Budget: 256, Chunked: true, Blocks: 90, Limit: 800,
+		Base: 10 * ms, PerPrefill: 50 * time.Microsecond, PerDecode: 300 * time.Microsecond, Before: 2 * ms, After: ms, Every: 2 * time.Second,
+		Tenants: []sim.Tenant{
+			{Name: "a", Requests: 150, Rate: 10, Prompt: sim.Length{Min: 5, Max: 400, Skew: 1}, Output: sim.Length{Min: 1, Max: 150}, Abort: 0.1, Fail: 0.05},
+			{Name: "b", Requests: 60, Rate: 4, Burst: 15, Prompt: sim.Length{Min: 200, Max: 780}, Output: sim.Length{Min: 10, Max: 60}},
+		},
+	}.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// read reads one input and returns its requests and all codes.
+func read(t *testing.T, data []byte, o ingest.Options) ([]*trace.Request, []trace.Code) {
+	t.Helper()
+	in := ingest.Input{Name: "x", Size: int64(len(data)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }}
+	var rs []*trace.Request
+	var codes []trace.Code
+	for r, err := range ingest.Requests(context.Background(), []ingest.Input{in}, o) {
+		var issue *trace.Issue
+		if errors.As(err, &issue) {
+			codes = append(codes, issue.Code)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rs = append(rs, r)
+		for _, i := range r.Issues {
+			codes = append(codes, i.Code)
+		}
+	}
+	slices.Sort(codes)
+	return rs, slices.Compact(codes)
+}
+
+// shown is what must agree between a request and what a format lets be known.
+func shown(r *trace.Request) string {
+	b := r.Breakdown()
+	return fmt.Sprint(b.Parts, b.Unattributed, r.ID, r.SpanID, r.Service, r.Replica, r.Model, r.Arrival, r.FirstToken.At, r.Completed,
+		r.Input, r.Output, r.MaxTokens, r.Preemptions, r.Outcome, r.FinishReason, r.Resolution)
+}
+
+// TestTruth writes a run as every engine, in every container, and must get it
+// back to the nanosecond that the format carries.
+func TestTruth(t *testing.T) {
+	run := truth(t)
+	rs := run.Requests
+	for _, c := range []struct {
+		name  string
+		spans []*trace.Span
+		want  []*trace.Request
+		codes []trace.Code
+	}{
+		{"v1", sim.V1(rs, sim.VLLM{Attrs: true}), sim.VisibleV1(rs, sim.VLLM{Attrs: true}), nil},
+		{"v0", sim.V0(rs, sim.VLLM{}), sim.VisibleV0(rs, sim.VLLM{}), nil},
+		{"child spans", sim.ChildSpans(rs), sim.VisibleChildSpans(rs), nil},
+		{"gateway", sim.Gateway(rs), sim.VisibleGateway(rs), []trace.Code{trace.EngineUnknown}}, // requests that only the gateway knows
+		{"unknown", sim.Unknown(rs), sim.VisibleUnknown(rs), []trace.Code{trace.EngineUnknown}},
+	} {
+		for _, form := range sim.Forms() {
+			for _, comp := range sim.Compressions() {
+				name := fmt.Sprintf("%s %s %s", c.name, form, comp)
+				var b bytes.Buffer
+				if err := sim.Encode(&b, c.spans, sim.Encoding{Form: form, Compression: comp}); err != nil {
+					t.Fatal(err)
+				}
+				got, codes := read(t, b.Bytes(), ingest.Options{})
+				if !slices.Equal(codes, c.codes) {
+					t.Errorf("%s: issues %v, want %v", name, codes, c.codes)
+				}
+				byID := map[string]*trace.Request{}
+				for _, r := range got {
+					byID[r.TraceID] = r
+				}
+				if len(got) != len(c.want) || len(byID) != len(got) {
+					t.Errorf("%s: %d requests, want %d", name, len(got), len(c.want))
+				}
+				for _, w := range c.want {
+					g := byID[w.TraceID]
+					if g == nil || shown(g) != shown(w) {
+						t.Fatalf("%s:\n got %v\nwant %v", name, g, shown(w))
+					}
+					for _, a := range w.Attrs {
+						if v, _ := g.Attr(a.Key); v != a.Value {
+							t.Fatalf("%s: %s is %v, want %v", name, a.Key, v, a.Value)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestTruthLog writes a run as every version's log in every wrapper.
+func TestTruthLog(t *testing.T) {
+	run := truth(t)
+	for _, version := range sim.LogVersions() {
+		for _, wrapper := range sim.Wrappers() {
+			for _, crlf := range []bool{false, true} {
+				o := sim.LogShape{Version: version, Wrapper: wrapper, CRLF: crlf, Outputs: version == sim.Log10 || version == sim.Log16}
+				var b bytes.Buffer
+				if err := sim.Log(&b, run, "replica-0", o); err != nil {
+					t.Fatal(err)
+				}
+				var readings []trace.Reading
+				got, _ := read(t, b.Bytes(), ingest.Options{Year: 2025, Zone: time.UTC, Reading: func(r trace.Reading) {
+					r.Source = trace.Source{}
+					readings = append(readings, r)
+				}})
+				byID := map[string]*trace.Request{}
+				for _, r := range got {
+					byID[r.ID] = r
+				}
+				want := sim.VisibleLog(run, "replica-0", o)
+				if len(got) != len(want) {
+					t.Errorf("%+v: %d requests, want %d", o, len(got), len(want))
+				}
+				for _, w := range want {
+					if g := byID[w.ID]; g == nil || shown(g) != shown(w) {
+						t.Fatalf("%+v:\n got %v\nwant %v", o, g, shown(w))
+					}
+				}
+				if w := sim.VisibleReadings(run, "replica-0", o); !slices.Equal(readings, w) {
+					t.Errorf("%+v: readings\n got %+v\nwant %+v", o, readings, w)
+				}
+			}
+		}
+	}
+}
+
+// TestDefects: each ordered defect gives exactly its issues, loses what it must
+// and leaves the rest as it was.
+func TestDefects(t *testing.T) {
+	run := truth(t)
+	want := map[string][]trace.Part{}
+	for _, v := range sim.VisibleV1(run.Requests, sim.VLLM{}) {
+		b := v.Breakdown()
+		want[v.ID] = b.Parts
+	}
+	for _, d := range sim.Defects() {
+		data, err := d.Make(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, codes := read(t, data, ingest.Options{})
+		wantCodes := slices.Sorted(slices.Values(d.Codes))
+		if !slices.Equal(codes, wantCodes) {
+			t.Errorf("%s: issues %v, want %v", d.Name, codes, wantCodes)
+		}
+		if len(got) != len(want)-d.Lost {
+			t.Errorf("%s: %d requests, want %d", d.Name, len(got), len(want)-d.Lost)
+		}
+		changed := 0
+		for _, r := range got {
+			if b := r.Breakdown(); !slices.Equal(b.Parts, want[r.ID]) {
+				changed++
+			}
+		}
+		if (changed == 0) != d.Whole {
+			t.Errorf("%s: %d requests changed", d.Name, changed)
+		}
+	}
+}
