@@ -28,6 +28,7 @@ type part struct {
 	entry entry
 	buf   []byte
 	big   bool // over the limit; its text is dropped
+	cr    bool // the last piece ended in CR
 }
 
 // unwrapper takes off the wrappers of each physical line, joins pieces, and
@@ -415,10 +416,11 @@ func (u *unwrapper) piece(s []byte, e *entry, stream []byte, whole bool) (line [
 	p.buf = append(p.buf, s...)
 	u.held += len(s)
 	if !whole {
+		p.cr = e.cr
 		return nil, false
 	}
 	line = u.take(p)
-	cr := e.cr
+	cr := e.cr || p.cr && len(s) == 0 // split between CR and LF
 	*e = p.entry
 	e.cr = cr
 	return plain(line), true
@@ -479,9 +481,10 @@ func (u *unwrapper) object(s []byte, e *entry, layer int) bool {
 		text = bytes.Clone(text)
 		u.flush(p)
 	}
+	text = bytes.TrimSuffix(text, []byte("\n"))
 	n := len(text)
 	text = bytes.TrimRight(text, "\r\n")
-	e.cr = whole && n-len(text) > 1
+	e.cr = len(text) < n
 	if text, ok = u.piece(text, e, stream, whole); !ok {
 		return true
 	}

@@ -385,6 +385,17 @@ var outer = map[string]struct {
 	"docker pieces": {"1ns", "", func(sec int, l string) string {
 		return dockerLine(sec, l[:20]) + "\n" + dockerLine(sec, l[20:40]) + "\n" + dockerLine(sec, l[40:]+"\n")
 	}},
+	// Two lines of three are split, one of them between CR and LF: all the
+	// same, every line ends in CRLF.
+	"docker crlf pieces": {"1ns", "", func(sec int, l string) string {
+		switch sec % 3 {
+		case 0:
+			return dockerLine(sec, l+"\r") + "\n" + dockerLine(sec, "\n")
+		case 1:
+			return dockerLine(sec, l[:30]) + "\n" + dockerLine(sec, l[30:]+"\r\n")
+		}
+		return dockerLine(sec, l+"\r\n")
+	}},
 	"docker without newlines": {"1ns", "", func(sec int, l string) string { return dockerLine(sec, l) }},
 	"cri": {"1ns", "", func(sec int, l string) string {
 		return fmt.Sprintf("2026-07-28T10:00:%02d.000000000Z stderr F %s", sec, l)
