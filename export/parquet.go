@@ -93,23 +93,9 @@ type ParquetWriter struct {
 // Columns is empty, repeats, or is that of a fixed column; letter case makes
 // no difference, since it makes none to SQL.
 func NewParquet(w io.Writer, o ParquetOptions) (*ParquetWriter, error) {
-	columns := slices.Clone(parquetColumns)
-	names := make(map[string]bool)
-	for _, c := range columns {
-		names[c.Name] = true
-	}
-	for _, key := range o.Columns {
-		if key == "" {
-			return nil, fmt.Errorf("a column needs a name")
-		}
-		low := strings.ToLower(key)
-		if names[low] {
-			return nil, fmt.Errorf("column %q is there already; see the attributes column, or choose another", key)
-		}
-		names[low] = true
-		columns = append(columns, textColumn(key, "the value of this key; null where the data do not say", func(r *requestRow) (string, bool) {
-			return analyze.Key(r.Request, key)
-		}))
+	columns, err := withColumns(o.Columns)
+	if err != nil {
+		return nil, err
 	}
 	if o.RowGroup <= 0 {
 		o.RowGroup = parquetRowGroup
@@ -124,6 +110,29 @@ func NewParquet(w io.Writer, o ParquetOptions) (*ParquetWriter, error) {
 		parquet.Compression(&parquet.Zstd),
 		parquet.CreatedBy("traceview", cmp.Or(o.Version, "unknown"), ""))
 	return p, nil
+}
+
+// withColumns returns the fixed columns and one for each of the keys.
+func withColumns(keys []string) ([]requestColumn, error) {
+	columns := slices.Clone(parquetColumns)
+	names := make(map[string]bool)
+	for _, c := range columns {
+		names[c.Name] = true
+	}
+	for _, key := range keys {
+		if key == "" {
+			return nil, fmt.Errorf("a column needs a name")
+		}
+		low := strings.ToLower(key)
+		if names[low] {
+			return nil, fmt.Errorf("column %q is there already; see the attributes column, or choose another", key)
+		}
+		names[low] = true
+		columns = append(columns, textColumn(key, "the value of this key; null where the data do not say", func(r *requestRow) (string, bool) {
+			return analyze.Key(r.Request, key)
+		}))
+	}
+	return columns, nil
 }
 
 // Write adds a row. It keeps nothing of r.

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/traceview/traceview/analyze"
+	"github.com/traceview/traceview/export"
+	"github.com/traceview/traceview/trace"
+)
+
+func newCheck(env *environment) *cobra.Command {
+	in := &input{env: env}
+	var format, out string
+	cmd := &cobra.Command{
+		Use:   "check [flags] FILE...",
+		Short: "List what is wrong with the input, worst first",
+		Long: `check reads the input as report does and lists everything that was odd about it:
+how often, where first, what became of it, and what to do. It also shows how far
+the source's own figures differ from those by the definitions.
+
+"dropped": a record is gone. "degraded": a field is missing or was mended.
+"note": nothing was lost.`,
+		Example: `  traceview check trace.jsonl
+  traceview check --strict --format json server.log`,
+		Args: inputArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := chooseFormat(format, out, "text", []string{"text", "json"})
+			if err != nil {
+				return err
+			}
+			s, err := in.open(args)
+			if err != nil {
+				return err
+			}
+			var c analyze.Check
+			s.opts.Reading = func(trace.Reading) { c.Readings++ }
+			if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error { c.Add(r); return nil }); err != nil {
+				return err
+			}
+			rep := c.Report(len(s.inputs))
+			for _, n := range s.tally.Summary() {
+				info := n.Code.Info()
+				iss := analyze.CheckIssue{
+					Code: string(n.Code), Severity: n.Severity.String(), Count: n.Count, Meaning: info.Meaning, Do: info.Do,
+				}
+				for _, i := range n.First {
+					iss.First = append(iss.First, strings.TrimSuffix(i.Error(), " ["+string(i.Code)+"]"))
+				}
+				rep.Issues = append(rep.Issues, iss)
+			}
+			if err := env.write(out, func(w io.Writer) error {
+				if f == "json" {
+					return export.WriteCheckJSON(w, rep)
+				}
+				return export.WriteCheckText(w, rep, export.TextOptions{Width: width(w)})
+			}); err != nil {
+				return err
+			}
+			if s.nothingRead() {
+				return fmt.Errorf("no input could be read")
+			}
+			if d := s.tally.Dropped(); in.strict && d > 0 {
+				return droppedError{d}
+			}
+			return nil
+		},
+	}
+	in.addFlags(cmd)
+	fl := cmd.Flags()
+	fl.StringVar(&format, "format", "", "`FORMAT`: text or json (default: by the suffix of -o, else text)")
+	fl.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
+	return cmd
+}

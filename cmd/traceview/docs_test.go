@@ -1,0 +1,203 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/traceview/traceview/analyze"
+	"github.com/traceview/traceview/export"
+	"github.com/traceview/traceview/ingest"
+	"github.com/traceview/traceview/trace"
+)
+
+var update = flag.Bool("update", false, "write what the tests got into the golden files and the README")
+
+const root = "../.."
+
+// The README's reference is made from the code: each block between
+// "<!-- begin NAME -->" and "<!-- end -->" is what generated[NAME] gives.
+var generated = map[string]func() string{
+	"formats": func() string {
+		t := newMarkdown("Format", "Recognised by", "What it yields")
+		for _, f := range ingest.Formats() {
+			t.row("`"+f.Name+"`", f.Evidence, f.Yields)
+		}
+		return t.String()
+	},
+	"engines": func() string {
+		t := newMarkdown("Engine", "Recognised by", "Read from", "What it does not tell")
+		for _, e := range ingest.Engines() {
+			t.row("`"+e.Name+"`", e.Evidence, e.Version, e.NotTold)
+		}
+		return t.String()
+	},
+	"columns": func() string {
+		t := newMarkdown("Column", "Type", "Unit", "Meaning")
+		for _, c := range export.ParquetColumns() {
+			t.row("`"+c.Name+"`", c.Type, c.Unit, c.Meaning)
+		}
+		return t.String()
+	},
+	"metrics": func() string {
+		t := newMarkdown("Figure", "Unit", "Definition")
+		for _, m := range analyze.Metrics {
+			t.row("`"+m.Name+"`", string(m.Unit), m.Definition)
+		}
+		return t.String()
+	},
+	"codes": func() string {
+		t := newMarkdown("Code", "Severity", "Meaning", "What to do")
+		for _, c := range trace.Codes {
+			t.row("`"+string(c.Code)+"`", c.Severity.String(), c.Meaning, c.Do)
+		}
+		return t.String()
+	},
+	"json": func() string {
+		t := newMarkdown("Key", "Unit", "Meaning")
+		for _, k := range export.JSONKeys {
+			t.row("`"+k.Key+"`", k.Unit, k.Meaning)
+		}
+		return t.String()
+	},
+}
+
+type markdown struct{ strings.Builder }
+
+func newMarkdown(heads ...string) *markdown {
+	m := &markdown{}
+	m.row(heads...)
+	m.row(strings.Split(strings.Repeat("---,", len(heads))[:4*len(heads)-1], ",")...)
+	return m
+}
+
+func (m *markdown) row(cells ...string) {
+	for i, c := range cells {
+		cells[i] = strings.ReplaceAll(strings.ReplaceAll(c, "|", `\|`), "\n", " ")
+	}
+	fmt.Fprintf(m, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// TestREADME checks the generated blocks and runs each command of a console
+// block: what it prints must be what stands there.
+func TestREADME(t *testing.T) {
+	path := filepath.Join(root, "README.md")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(old)
+	text = eachBlock(t, text, "<!-- begin ", "<!-- end -->", func(head, body string) string {
+		name := strings.TrimSuffix(head, " -->")
+		f := generated[name]
+		if f == nil {
+			t.Errorf("README has a block %q that nothing generates", name)
+			return body
+		}
+		return "\n" + f() + "\n"
+	})
+	t.Chdir(root)
+	dir := t.TempDir() // for what the examples write
+	ran := 0
+	text = eachBlock(t, text, "```console", "```", func(_, body string) string {
+		var out strings.Builder
+		for line := range strings.Lines(body) {
+			if command, ok := strings.CutPrefix(line, "$ "); ok {
+				ran++
+				out.WriteString(line + shell(t, dir, strings.TrimSpace(command)))
+			}
+		}
+		return out.String()
+	})
+	if ran < 5 {
+		t.Errorf("ran only %d commands of the README", ran)
+	}
+	if text == string(old) {
+		return
+	}
+	if *update {
+		if err := os.WriteFile("README.md", []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	was, is := strings.Split(string(old), "\n"), strings.Split(text, "\n")
+	for i := range is {
+		if i >= len(was) || was[i] != is[i] {
+			t.Fatalf("README.md line %d is not what the code says; run this test with -update\nis:   %q\nwant: %q", i+1, at(was, i), is[i])
+		}
+	}
+	t.Fatal("README.md is longer than what the code says; run this test with -update")
+}
+
+func at(lines []string, i int) string {
+	if i < len(lines) {
+		return lines[i]
+	}
+	return ""
+}
+
+// eachBlock replaces what stands between the line that begins with open and
+// the one that is close.
+func eachBlock(t *testing.T, text, open, close string, f func(head, body string) string) string {
+	t.Helper()
+	var out strings.Builder
+	lines := strings.SplitAfter(text, "\n")
+	for i := 0; i < len(lines); i++ {
+		out.WriteString(lines[i])
+		head, ok := strings.CutPrefix(strings.TrimRight(lines[i], "\n"), open)
+		if !ok {
+			continue
+		}
+		var body strings.Builder
+		j := i + 1
+		for ; j < len(lines) && strings.TrimRight(lines[j], "\n") != close; j++ {
+			body.WriteString(lines[j])
+		}
+		if j == len(lines) {
+			t.Fatalf("block %q is not closed", lines[i])
+		}
+		out.WriteString(f(head, body.String()))
+		i = j - 1
+	}
+	return out.String()
+}
+
+// shell runs a pipe of traceview commands and returns what a person would see.
+// A file that -o names is written to dir, and read from there again.
+func shell(t *testing.T, dir, line string) string {
+	t.Helper()
+	var stdin bytes.Buffer
+	var seen strings.Builder
+	stages := strings.Split(line, " | ")
+	for i, stage := range stages {
+		args := strings.Fields(stage)
+		if len(args) > 0 && args[0] == "go" { // go run ./cmd/traceview …
+			args = append([]string{"traceview"}, args[3:]...)
+		}
+		if len(args) == 0 || args[0] != "traceview" {
+			t.Errorf("cannot run %q: not a traceview command", stage)
+			return ""
+		}
+		for j, a := range args {
+			if _, err := os.Stat(a); err != nil && j > 0 && formatOf(a) != "" || j > 0 && args[j-1] == "-o" {
+				args[j] = filepath.Join(dir, a)
+			}
+		}
+		var stdout, stderr bytes.Buffer
+		if status := run(context.Background(), args[1:], bytes.NewReader(stdin.Bytes()), &stdout, &stderr); status != 0 {
+			t.Errorf("%s: status %d: %s", stage, status, stderr.String())
+		}
+		stdin = stdout
+		if i == len(stages)-1 {
+			seen.WriteString(strings.ReplaceAll(stderr.String(), dir+string(filepath.Separator), ""))
+		}
+	}
+	seen.WriteString(stdin.String())
+	return seen.String()
+}

@@ -1,0 +1,135 @@
+// Command traceview shows where the time of requests to a language-model
+// server went. It reads OpenTelemetry spans and vLLM logs.
+//
+//	traceview report trace.jsonl
+//
+// prints one screen; traceview help tells of the other commands.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit statuses. They are documented in the help text and the README.
+const (
+	statusOK      = 0
+	statusFailed  = 1
+	statusUsage   = 2
+	statusDropped = 3 // done, but records were dropped and --strict was given
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	status := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(status)
+}
+
+// usageError is a wrong call of the command: status 2.
+type usageError struct{ error }
+
+// droppedError says that --strict was given and records were dropped.
+type droppedError struct{ n int64 }
+
+func (e droppedError) Error() string {
+	return fmt.Sprintf("--strict: %d dropped", e.n)
+}
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// run is the whole command: it reads no globals and exits nothing.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := newRoot(env)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	var usage usageError
+	var dropped droppedError
+	switch {
+	case err == nil:
+		return statusOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "traceview: %v\n", err)
+		return statusUsage
+	case errors.As(err, &dropped):
+		fmt.Fprintf(stderr, "traceview: %v\n", err)
+		return statusDropped
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "traceview: interrupted")
+		return statusFailed
+	case errors.Is(err, syscall.EPIPE):
+		return statusFailed // the reader of our output has left: nothing to say
+	default:
+		fmt.Fprintf(stderr, "traceview: %v\n", err)
+		return statusFailed
+	}
+}
+
+// environment is what a command may use of the outside world.
+type environment struct {
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+const rootLong = `traceview shows where the time of requests to a language-model server went:
+it reads OpenTelemetry spans or vLLM logs, splits each request into arrival,
+queueing, execution (prefill, decode) and completion, and shows where waiting
+accumulates. What the input does not tell is shown as unattributed.
+
+FILE is a file, a folder (all files in it) or - for standard input; several
+are one measurement. Formats are recognised by content.
+
+Exit status: 0 done; 1 failed; 2 wrong usage; 3 done, but records were dropped
+and --strict was given.`
+
+func newRoot(env *environment) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "traceview COMMAND [flags] FILE...",
+		Short: "Where the time of requests to a language-model server went",
+		Long:  rootLong,
+		Example: `  traceview report trace.jsonl
+  traceview report --by tenant,replica --where outcome=ok traces/
+  traceview export -o phases.parquet -o waiting.pb.gz trace.jsonl
+  traceview check server.log
+  traceview simulate --arrivals 0ms,1ms,2ms,3ms --setup 4ms --per-request 1ms | traceview report -`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			msg := fmt.Sprintf("unknown command %q", args[0])
+			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+				msg += fmt.Sprintf("; did you mean %q?", s[0])
+			}
+			return usagef("%s (traceview --help lists the commands)", msg)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cmd.SetOut(env.stderr)
+			if err := cmd.Help(); err != nil {
+				return err
+			}
+			return usagef("name a command")
+		},
+		SuggestionsMinimumDistance: 2,
+		CompletionOptions:          cobra.CompletionOptions{HiddenDefaultCmd: false},
+		Version:                    versionText(),
+	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
+	})
+	root.AddCommand(newReport(env), newExport(env), newCheck(env), newSimulate(env), newVersion(env))
+	return root
+}

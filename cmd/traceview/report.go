@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/traceview/traceview/analyze"
+	"github.com/traceview/traceview/export"
+	"github.com/traceview/traceview/internal/units"
+	"github.com/traceview/traceview/trace"
+)
+
+var reportFormats = []string{"text", "json", "csv"}
+
+func newReport(env *environment) *cobra.Command {
+	in := &input{env: env}
+	var (
+		by, quantiles, objectives []string
+		format, out               string
+		allOutcomes               bool
+	)
+	cmd := &cobra.Command{
+		Use:   "report [flags] FILE...",
+		Short: "Show where the time of requests went, on one screen",
+		Long: `report says in a sentence where the time of the requests went, then shows what
+was measured, how the requests ended, the time by phase, what makes the slowest
+ones slow, which groups wait most, and what the measurement cannot tell.
+
+Percentiles are over requests that ended ok. Every nanosecond of a request is in
+exactly one phase; what the source does not explain is unattributed.`,
+		Example: `  traceview report trace.jsonl
+  traceview report --by tenant,model --where outcome=ok traces/
+  traceview report --from 30s --to 90s --objective ttft=500ms trace.jsonl.gz
+  traceview report --format json server.log | jq .figures`,
+		Args: inputArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f, err := chooseFormat(format, out, "text", reportFormats)
+			if err != nil {
+				return err
+			}
+			opts := analyze.Options{By: by, AllOutcomes: allOutcomes}
+			for _, q := range quantiles {
+				v, err := parseQuantile(q)
+				if err != nil {
+					return err
+				}
+				opts.Quantiles = append(opts.Quantiles, v)
+			}
+			for _, o := range objectives {
+				v, err := parseObjective(o)
+				if err != nil {
+					return err
+				}
+				opts.Objectives = append(opts.Objectives, v)
+			}
+			s, err := in.openReport(args, &opts)
+			if err != nil {
+				return err
+			}
+			a := analyze.New(opts)
+			s.opts.Reading = a.AddReading
+			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return nil }); err != nil {
+				return err
+			}
+			rep := a.Report()
+			if rep.Counts.Requests+rep.Counts.NotInWindow+rep.Counts.Readings == 0 && s.nothingRead() {
+				return s.nothing()
+			}
+			if err := env.write(out, func(w io.Writer) error {
+				switch f {
+				case "json":
+					return export.WriteJSON(w, rep)
+				case "csv":
+					return export.WriteCSV(w, rep.Tables())
+				}
+				to := w
+				if out == "" || out == "-" {
+					to = env.stdout
+				}
+				return export.WriteText(w, rep, export.TextOptions{Width: width(to), Color: colour(to)})
+			}); err != nil {
+				return err
+			}
+			return in.finish(s, args, rep.Counts.Requests)
+		},
+	}
+	in.addFlags(cmd)
+	fl := cmd.Flags()
+	fl.StringSliceVar(&by, "by", nil, "group by these `KEYS`: service, model, replica, outcome, prompt_bucket, … or any attribute")
+	fl.StringSliceVar(&quantiles, "quantile", nil, "`QUANTILES` to show, such as 0.5,0.95 or p50,p95 (default p50,p90,p99)")
+	fl.StringArrayVar(&objectives, "objective", nil, "`FIGURE=LIMIT` that a request must meet to count as goodput: ttft, tpot or e2e")
+	fl.BoolVar(&allOutcomes, "all-outcomes", false, "take requests that did not end ok into the latency figures")
+	fl.StringVar(&format, "format", "", "`FORMAT`: "+strings.Join(reportFormats, ", ")+" (default: by the suffix of -o, else text)")
+	fl.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
+	return cmd
+}
+
+// openReport opens the inputs and moves the window to the analyzer, which
+// knows the first arrival only at the end.
+func (in *input) openReport(args []string, opts *analyze.Options) (*source, error) {
+	s, err := in.open(args)
+	if err != nil {
+		return nil, err
+	}
+	opts.From, opts.To = s.filter.From, s.filter.To
+	return s, nil
+}
+
+// nothingRead reports whether no input was of a format that is read.
+func (s *source) nothingRead() bool {
+	var n int64
+	for _, c := range s.tally.Summary() {
+		if c.Code == trace.UnknownFormat || c.Code == trace.EmptyInput {
+			n += c.Count
+		}
+	}
+	return n >= int64(len(s.inputs))
+}
+
+// nothing is the error of a run in which no input could be read at all.
+func (s *source) nothing() error {
+	var lines []string
+	for _, c := range s.tally.Summary() {
+		for _, i := range c.First {
+			lines = append(lines, i.Error())
+		}
+	}
+	return errors.New("nothing to report:\n  " + strings.Join(lines, "\n  "))
+}
+
+// parseQuantile reads 0.99, p99 or p99.9.
+func parseQuantile(s string) (float64, error) {
+	t, percent := strings.CutPrefix(strings.TrimSpace(s), "p")
+	v, err := strconv.ParseFloat(t, 64)
+	if percent {
+		v /= 100
+	}
+	if err != nil || !(v > 0 && v < 1) {
+		return 0, usagef("--quantile: %q is not between 0 and 1 (write 0.99 or p99)", s)
+	}
+	return v, nil
+}
+
+// parseObjective reads ttft=500ms.
+func parseObjective(s string) (analyze.Objective, error) {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k != "ttft" && k != "tpot" && k != "e2e" {
+		return analyze.Objective{}, usagef("--objective: %q is not FIGURE=LIMIT with ttft, tpot or e2e (write ttft=500ms)", s)
+	}
+	d, err := units.ParseDuration(v)
+	if err != nil {
+		return analyze.Objective{}, usagef("--objective: %w", err)
+	}
+	if d < 0 {
+		return analyze.Objective{}, usageError{fmt.Errorf("--objective: %s is below zero", v)}
+	}
+	return analyze.Objective{Figure: k, MaxNS: int64(d)}, nil
+}
