@@ -115,7 +115,7 @@ func TestStreams(t *testing.T) {
 		{"torn in the middle, outside a text", a[:strings.Index(a, `,{"name":"a2`)] + "\n" + b, "a1 b | bad-json"},
 		{"torn in the middle, inside a text", a[:len(a)-9] + "\n" + b, "a1 b | bad-json"},
 		{"torn in the middle, outside a text, lines behind", a[:strings.Index(a, `,{"name":"a2`)] + "\n" + b + "\n" + b, "a1 b b | bad-json"},
-		{"torn behind a backslash", a[:len(a)-9] + "\\\n" + b, "a1 b | bad-json"},
+		{"torn behind a backslash", a[:len(a)-9] + "\\\n" + b + "\n" + b, "a1 b b | bad-json"},
 		{"torn at the list", `{"resourceSpans":[{"scopeSpans":[{"spans":[` + "\n" + b, "b | bad-json"},
 		{"torn without a line's end", a[:len(a)-9] + b, "a1 b | bad-json"},
 		{"torn without a line's end, outside", a[:strings.Index(a, `,{"name":"a2`)] + b, "a1 b | bad-json"},
