@@ -106,10 +106,10 @@ type run struct {
 	joined int    // requests made of spans
 	spans  []span // inputs with spans
 
-	ids   map[uint64]bool // hashes of requests' ids; true: their repetition was told
-	clock trace.Clock
-	mixed bool
-	any   bool // clock is set
+	ids     map[uint64]bool // hashes of requests' ids; true: their repetition was told
+	clock   trace.Clock
+	mixed   bool
+	clocked bool // clock is set
 }
 
 // span is how many spans an input had.
@@ -154,8 +154,8 @@ const maxIDs = 1 << 21
 // watch tells what shows only over several requests.
 func (run *run) watch(r *trace.Request) bool {
 	switch {
-	case !run.any:
-		run.any, run.clock = true, r.Clock
+	case !run.clocked:
+		run.clocked, run.clock = true, r.Clock
 	case r.Clock != run.clock && !run.mixed:
 		run.mixed = true
 		is := trace.NewIssue(trace.MixedClocks, r.Source.Pos, "its clock is %v, that of others %v", r.Clock, run.clock)
