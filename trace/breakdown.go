@@ -120,15 +120,52 @@ func (r *Request) Extent() (start, end Time, ok bool) {
 	return start, end, ok
 }
 
+// Segment is a stretch of a request's extent that is attributed to one set of
+// phases. Unattributed stretches are segments too.
+type Segment struct {
+	Phase      Phase
+	Start, End Time
+}
+
 // Breakdown attributes r's time to the intersection of the claims on it: no
 // claim, Unattributed; one, that; a wider over a narrower one, the narrower;
 // claims with nothing in common, the one that started last (in a tie the
 // higher phase), and the time counts as Conflict too.
 func (r *Request) Breakdown() Breakdown {
 	var b Breakdown
+	var parts [allPhases + 1]time.Duration
+	r.attribute(&b, func(p Phase, start, end Time) { parts[p] += end.Sub(start) })
+	b.Unattributed = parts[Unattributed]
+	for p, d := range parts {
+		if d > 0 && p != 0 {
+			b.Parts = append(b.Parts, Part{Phase(p), d})
+		}
+	}
+	return b
+}
+
+// Segments appends to dst the stretches whose lengths Breakdown sums, in
+// order, without gaps from the extent's start to its end, and returns it.
+// Neighbours differ in phase.
+func (r *Request) Segments(dst []Segment) []Segment {
+	var b Breakdown
+	from := len(dst)
+	r.attribute(&b, func(p Phase, start, end Time) {
+		if n := len(dst); n > from && dst[n-1].Phase == p {
+			dst[n-1].End = end
+			return
+		}
+		dst = append(dst, Segment{p, start, end})
+	})
+	return dst
+}
+
+// attribute sweeps over r's claims and hands out each stretch in order of
+// time. It fills in all of b but the sums of the stretches.
+func (r *Request) attribute(b *Breakdown, emit func(p Phase, start, end Time)) {
 	start, end, ok := r.Extent()
 	if !ok {
-		return b
+		return
 	}
 	b.Extent = end.Sub(start)
 	b.Complete = r.Arrival.Present() && r.Completed.Present()
@@ -161,7 +198,6 @@ func (r *Request) Breakdown() Breakdown {
 	var (
 		active [allPhases + 1]int
 		sets   []Phase // distinct sets with active > 0
-		parts  [allPhases + 1]time.Duration
 		stack  []int
 		open   int
 		ni, ne int
@@ -194,7 +230,7 @@ func (r *Request) Breakdown() Breakdown {
 		}
 		d := next.Sub(t)
 		if open == 0 {
-			b.Unattributed += d
+			emit(Unattributed, t, next)
 		} else {
 			who := Phase(allPhases)
 			doubled := false
@@ -212,15 +248,9 @@ func (r *Request) Breakdown() Breakdown {
 				who = claims[stack[len(stack)-1]].Phase
 				b.Conflict += d
 			}
-			parts[who] += d
+			emit(who, t, next)
 			b.Overlap += time.Duration(open-1) * d
 		}
 		t = next
 	}
-	for p, d := range parts {
-		if d > 0 {
-			b.Parts = append(b.Parts, Part{Phase(p), d})
-		}
-	}
-	return b
 }

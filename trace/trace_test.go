@@ -215,6 +215,7 @@ func TestBreakdownAgainstBruteForce(t *testing.T) {
 		if !equal(got, want) {
 			t.Fatalf("case %d: %+v\ngot  %+v\nwant %+v", i, r, got, want)
 		}
+		checkSegments(t, r, got)
 		// The order of claims must not matter, nor a shift of all times.
 		rng.Shuffle(len(r.Intervals), func(i, j int) { r.Intervals[i], r.Intervals[j] = r.Intervals[j], r.Intervals[i] })
 		if again := r.Breakdown(); !equal(again, want) {
@@ -233,6 +234,29 @@ func TestBreakdownAgainstBruteForce(t *testing.T) {
 		}
 		if again := r.Breakdown(); !equal(again, want) {
 			t.Fatalf("case %d: a shift changes the result: %+v, %+v", i, again, want)
+		}
+	}
+}
+
+// checkSegments holds the segments to the breakdown that sums them.
+func checkSegments(t *testing.T, r *Request, b Breakdown) {
+	t.Helper()
+	at, end, _ := r.Extent()
+	sums := map[Phase]time.Duration{}
+	last := Phase(allPhases + 1)
+	for _, s := range r.Segments(nil) {
+		if s.Start != at || s.End <= s.Start || s.Phase == last {
+			t.Fatalf("segment %+v after %d, phase %v: %+v", s, at, last, r)
+		}
+		at, last = s.End, s.Phase
+		sums[s.Phase] += s.End.Sub(s.Start)
+	}
+	if at != end {
+		t.Fatalf("segments end at %d, extent at %d: %+v", at, end, r)
+	}
+	for p := Phase(0); p <= allPhases; p++ {
+		if sums[p] != b.Of(p) {
+			t.Fatalf("%v: segments %d, breakdown %d: %+v", p, sums[p], b.Of(p), r)
 		}
 	}
 }
