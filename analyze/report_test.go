@@ -221,6 +221,9 @@ func random(rng *rand.Rand, n int) []*trace.Request {
 		}
 		start := rng.Int64N(1e9)
 		length := rng.Int64N(1e7)
+		if rng.IntN(2) == 0 {
+			length = rng.Int64N(4) * 1e6 // ties
+		}
 		r.Arrival = at(start)
 		if r.Outcome != trace.Incomplete {
 			r.Completed = at(start + length)
@@ -397,6 +400,36 @@ func TestDepth(t *testing.T) {
 		}
 		if mean, p := depth(starts, ends, from, to); mean != area/float64(to-from) || p != peak {
 			t.Fatalf("%v from %d to %d: mean %v peak %d, want %v and %d", spans, from, to, mean, p, area/float64(to-from), peak)
+		}
+	}
+}
+
+// TestWaitingClaimedTwice: a request that claims the same wait twice is one
+// request that waits.
+func TestWaitingClaimedTwice(t *testing.T) {
+	r := report(t, Options{}, "a arrival=0 queueing=0..8ms queueing=2ms..6ms preempted=8ms..10ms end=20ms")
+	if mean, peak := r.Card.WaitingMean.Or(-1), r.Card.WaitingPeak.Or(-1); mean != 0.5 || peak != 1 {
+		t.Errorf("%v waiting, %d at most; want 0.5 and 1", mean, peak)
+	}
+	if r.Counts.Inconsistent != 1 || r.Counts.OverlapNS != 4*ms {
+		t.Errorf("%+v", r.Counts)
+	}
+}
+
+// TestGroupOrder: who waits most comes first, who takes most only where no
+// waiting is known.
+func TestGroupOrder(t *testing.T) {
+	for text, want := range map[string]string{
+		"a arrival=0 queueing=0..1ms end=90ms @tenant=long\nb arrival=0 queueing=0..5ms end=5ms @tenant=waits\nc arrival=0 end=99ms @tenant=silent": "waits long silent",
+		"a arrival=0 end=1ms @tenant=short\nb arrival=0 end=9ms @tenant=long\nc arrival=0 end=1ms @tenant=also":                                     "long also short",
+		"a arrival=0 end=1ms @tenant=\"\"\nb arrival=0 end=1ms":                                                                                     "- ",
+	} {
+		var got []string
+		for _, g := range report(t, Options{By: []string{"tenant"}}, text).Groups[0].Rows {
+			got = append(got, g.Values[0].Or("-"))
+		}
+		if s := strings.Join(got, " "); s != want {
+			t.Errorf("%q, want %q", s, want)
 		}
 	}
 }
