@@ -13,8 +13,8 @@ import (
 // Options say what to report. The zero value works.
 type Options struct {
 	// By are the keys of one grouping (see [Key]); empty: each of service,
-	// model, replica, tenant, route and prompt_bucket that divides the
-	// requests, as a grouping of its own.
+	// model, replica, [TenantKeys], [RouteKeys] and prompt_bucket that divides
+	// the requests, as a grouping of its own.
 	By []string
 	// Quantiles to give, in (0, 1); empty: 0.5, 0.9, 0.99.
 	Quantiles []float64
@@ -115,7 +115,7 @@ func (n *interner) id(s string) uint32 {
 }
 
 // defaultBy are the keys that are tried where the user names none.
-var defaultBy = []string{"service", "model", "replica", "tenant", "route", "prompt_bucket"}
+var defaultBy = slices.Concat([]string{"service", "model", "replica"}, TenantKeys, RouteKeys, []string{"prompt_bucket"})
 
 // New returns an empty analyzer.
 func New(opts Options) *Analyzer {
