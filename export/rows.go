@@ -4,7 +4,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -38,7 +37,7 @@ func NewRows(w io.Writer, o ParquetOptions) (*Rows, error) {
 	}
 	r := &Rows{w: csv.NewWriter(w), columns: columns}
 	for _, c := range columns {
-		r.cells = append(r.cells, plainText(c.Name))
+		r.cells = append(r.cells, noFormula(c.Name))
 	}
 	return r, r.w.Write(r.cells)
 }
@@ -91,7 +90,7 @@ func cellOf(c requestColumn, values []parquet.Value) string {
 				parts = append(parts, v.String())
 			}
 		}
-		return plainText(strings.Join(parts, ";"))
+		return noFormula(strings.Join(parts, ";"))
 	}
 	v := values[0]
 	switch {
@@ -104,13 +103,5 @@ func cellOf(c requestColumn, values []parquet.Value) string {
 	case v.Kind() == parquet.Double:
 		return strconv.FormatFloat(v.Double(), 'g', -1, 64)
 	}
-	return plainText(v.String())
-}
-
-// plainText keeps a spreadsheet from taking a text for a formula.
-func plainText(s string) string {
-	if s != "" && slices.Contains([]byte("=+-@\t\r"), s[0]) {
-		return "'" + s
-	}
-	return s
+	return noFormula(v.String())
 }
