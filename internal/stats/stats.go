@@ -6,7 +6,8 @@
 // less often than they say. Here the run is cut into a few slices of time that
 // are long against the memory of the queue ([Memory], [Slices]); how much the
 // slices differ among themselves tells how much the whole can be trusted
-// ([MeanInterval], [QuantileInterval]). No random numbers take part.
+// ([MeanInterval], [QuantileInterval]). No random numbers take part in that; where
+// a level changes is found by shuffling ([LevelShift]), seeded by the values.
 package stats
 
 import (
