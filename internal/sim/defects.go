@@ -42,6 +42,28 @@ func shift(o trace.Opt[trace.Time], d time.Duration) trace.Opt[trace.Time] {
 	return o
 }
 
+// Noise moves every request as a whole, by an exponential delay of its own with
+// that mean, as clocks and queues on the way to the writer do. No duration
+// changes.
+func Noise(rs []*trace.Request, seed uint64, mean time.Duration) []*trace.Request {
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	out := make([]*trace.Request, len(rs))
+	for i, r := range rs {
+		v, d := *r, time.Duration(rnd.ExpFloat64()*float64(mean))
+		for _, at := range []*trace.Instant{&v.Arrival, &v.Queued, &v.Scheduled, &v.FirstToken, &v.LastToken, &v.Completed} {
+			if at.Present() {
+				at.At = at.At.Add(d)
+			}
+		}
+		v.Intervals = slices.Clone(r.Intervals)
+		for k := range v.Intervals {
+			v.Intervals[k].Start, v.Intervals[k].End = v.Intervals[k].Start.Add(d), v.Intervals[k].End.Add(d)
+		}
+		out[i] = &v
+	}
+	return out
+}
+
 // DropAttr removes an attribute.
 func DropAttr(spans []*trace.Span, i int, key string) []*trace.Span {
 	return spoil(spans, i, func(s *trace.Span) {

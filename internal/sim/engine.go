@@ -31,7 +31,7 @@ const (
 // slots, token budget and KV blocks last. A prompt's blocks are reserved when
 // it is admitted. Where a decoding request finds no block, the request admitted
 // last is pushed back to the head of the queue and computes everything anew;
-// such a step admits nobody.
+// such a step admits nobody. [Unkind] makes it less tidy.
 type Engine struct {
 	Seed           uint64
 	Service, Model string
@@ -52,8 +52,33 @@ type Engine struct {
 	// the last token: at least this, at most twice it.
 	Before, After time.Duration
 
+	// Gather is a batching policy: the queue is let in only once so many wait,
+	// or its head has waited for GatherFor. Below 2: no policy.
+	Gather    int
+	GatherFor time.Duration
+
+	Freezes []Freeze
+	Unkind  Unkind
+
 	Tenants []Tenant
 	Every   time.Duration // between readings; 0: none
+}
+
+// Freeze is a stretch in which a replica does nothing: the step under way takes
+// that much longer, and none begins.
+type Freeze struct {
+	Replica   int
+	From, For time.Duration // since Base
+}
+
+// Unkind is how an engine strays from the tidy one. The zero value is tidy.
+type Unkind struct {
+	ChunkMemory bool // blocks are taken as a prompt's chunks are computed, not when it is admitted; only if Chunked
+	// Async: who joins a step that others compute in is scheduled then, but
+	// computes from the next one on; only if Chunked.
+	Async   bool
+	Scatter time.Duration // events of a step are seen up to so much late, each by its own
+	Uneven  float64       // share of its length by which a step is longer or shorter, at most
 }
 
 // Tenant is a source of requests.
@@ -65,6 +90,8 @@ type Tenant struct {
 	Start          time.Duration
 	Prompt, Output Length
 	Abort, Fail    float64 // share whose caller leaves, and that end with an error
+	Priority       int     // a lower one goes first
+	Cached         float64 // share of a prompt that is found in the prefix cache
 }
 
 // Length is a law of token counts: the least of Skew+1 draws from Min to Max,
@@ -87,6 +114,7 @@ const (
 	BySlots   Blocked = "slots"    // all were taken
 	ByKV      Blocked = "kv_cache" // its prompt did not fit into memory, or one was just pushed back
 	ByBudget  Blocked = "prefill"  // the step's tokens were used up
+	ByPolicy  Blocked = "hold"     // too few had gathered
 )
 
 // Step is one iteration of a replica.
@@ -107,13 +135,17 @@ type Run struct {
 	Requests []*trace.Request // by arrival; every instant and interval measured
 	Readings []trace.Reading
 	Steps    []Step
+
+	truth []truth // of each replica
 }
 
 // job is a request on its way.
 type job struct {
 	req            *trace.Request
 	index, replica int
+	tenant         int
 	prompt, output int
+	cached         int // of the prompt
 	aborts, fails  bool
 	patience       time.Duration // from being queued, where it aborts
 	failAt         int           // tokens, where it fails
@@ -124,12 +156,14 @@ type job struct {
 	remaining int // tokens to compute before the next token can be decoded
 	made      int
 	chunk     int // in the step under way
+	planned   int // of the budget of the step under way, for the next
 	blocks    int
 	ended     bool
 }
 
 // enter ends the phase that j is in and begins another.
 func (j *job) enter(p trace.Phase, t trace.Time) {
+	t = max(t, j.since) // an event may be seen late
 	if t > j.since {
 		j.req.Intervals = append(j.req.Intervals, trace.Interval{Phase: j.phase, Basis: trace.Measured, Start: j.since, End: t})
 	}
@@ -137,7 +171,8 @@ func (j *job) enter(p trace.Phase, t trace.Time) {
 }
 
 func (j *job) end(o trace.Outcome, finish string, t trace.Time) {
-	j.enter(trace.Unattributed, t)
+	j.enter(trace.Unattributed, max(t, j.req.LastToken.At))
+	t = j.since
 	j.req.Completed, j.req.Outcome, j.req.FinishReason = trace.At(t, trace.Measured), o, finish
 	if o != trace.Rejected {
 		j.req.Output = trace.Some(j.made)
@@ -149,7 +184,30 @@ type replica struct {
 	queue, running []*job
 	busy           bool
 	until          trace.Time
-	used           int // blocks
+	wake           trace.Time // where it does nothing: when to look again; 0: when someone arrives
+	used           int        // blocks
+
+	// Of the step under way, for the truth of causes.
+	left    int  // of its budget
+	pushed  bool // it pushed back
+	prefill bool // most of it is prefill
+}
+
+// server is a run under way.
+type server struct {
+	Engine
+	run      *Run
+	replicas []replica
+	rnd      *rand.Rand // of what is unkind
+	turn     int        // of round robin
+}
+
+// seen is when an event at t is seen.
+func (e *server) seen(t trace.Time) trace.Time {
+	if e.Unkind.Scatter > 0 {
+		return t.Add(time.Duration(e.rnd.Int64N(int64(e.Unkind.Scatter) + 1)))
+	}
+	return t
 }
 
 // Run runs the engine until every request has left. It fails on an engine that
@@ -159,7 +217,7 @@ func (e Engine) Run() (*Run, error) {
 		return nil, err
 	}
 	jobs := e.jobs()
-	run := &Run{Engine: e}
+	run := &Run{Engine: e, truth: make([]truth, e.Replicas)}
 	arriving := slices.Clone(jobs) // by the instant at which they are queued
 	for i, j := range jobs {
 		j.index = i
@@ -168,31 +226,37 @@ func (e Engine) Run() (*Run, error) {
 	slices.SortStableFunc(arriving, func(a, b *job) int {
 		return cmp.Compare(a.since.Add(a.before), b.since.Add(b.before))
 	})
-	replicas := make([]replica, e.Replicas)
-	turn := 0
+	s := &server{Engine: e, run: run, replicas: make([]replica, e.Replicas), rnd: rand.New(rand.NewPCG(e.Seed, math.MaxUint64))}
+	for i := range run.truth {
+		run.truth[i].tenants, run.truth[i].until = len(e.Tenants), Base
+	}
 	var read time.Duration
 	for {
 		t := trace.Time(math.MaxInt64)
 		if len(arriving) > 0 {
 			t = arriving[0].since.Add(arriving[0].before)
 		}
-		for i := range replicas {
-			if replicas[i].busy {
-				t = min(t, replicas[i].until)
+		for i := range s.replicas {
+			if r := &s.replicas[i]; r.busy {
+				t = min(t, r.until)
+			} else if r.wake > 0 {
+				t = min(t, r.wake)
 			}
 		}
 		if t == math.MaxInt64 {
+			run.spare()
 			return run, nil
 		}
 		for ; e.Every > 0 && Base.Add(read) <= t; read += e.Every {
-			for i := range replicas {
-				run.Readings = append(run.Readings, e.reading(i, &replicas[i], Base.Add(read)))
+			for i := range s.replicas {
+				run.Readings = append(run.Readings, e.reading(i, &s.replicas[i], Base.Add(read)))
 			}
 		}
-		for i := range replicas {
-			if r := &replicas[i]; r.busy && r.until == t {
+		for i := range s.replicas {
+			if r := &s.replicas[i]; r.busy && r.until == t {
+				s.settle(i, t)
 				r.busy = false
-				r.finish(t)
+				s.finish(r, t)
 			}
 		}
 		for len(arriving) > 0 && arriving[0].since.Add(arriving[0].before) == t {
@@ -202,26 +266,43 @@ func (e Engine) Run() (*Run, error) {
 				j.end(trace.Rejected, "", t)
 				continue
 			}
-			i := e.route(j, replicas, &turn)
+			i := s.route(j)
+			s.settle(i, t)
 			j.replica = i
 			j.req.Replica = replicaName(i)
 			j.req.Queued = trace.At(t, trace.Measured)
 			j.enter(trace.Queueing, t)
-			replicas[i].queue = append(replicas[i].queue, j)
+			s.queue(&s.replicas[i], j)
 		}
-		for i := range replicas {
-			if !replicas[i].busy {
-				e.step(run, i, &replicas[i], t)
+		for i := range s.replicas {
+			if !s.replicas[i].busy {
+				s.settle(i, t)
+				s.step(i, t)
 			}
 		}
 	}
+}
+
+// queue puts j behind all that go before it: who was pushed back stands in
+// front of those of its priority, everyone else behind them.
+func (e *server) queue(r *replica, j *job) {
+	mine := e.Tenants[j.tenant].Priority
+	i, _ := slices.BinarySearchFunc(r.queue, mine, func(other *job, mine int) int {
+		p := e.Tenants[other.tenant].Priority
+		if p < mine || p == mine && j.phase != trace.Preempted {
+			return -1
+		}
+		return 1
+	})
+	r.queue = slices.Insert(r.queue, i, j)
 }
 
 func (e Engine) check() error {
 	switch {
 	case e.Replicas < 1 || e.Slots < 1 || e.Budget < 1 || e.Limit < 1:
 		return errors.New("replicas, slots, budget and limit must be at least 1")
-	case e.Base <= 0 || e.PerPrefill < 0 || e.PerDecode < 0 || e.PerResident < 0 || e.Before < 0 || e.After < 0 || e.Every < 0:
+	case e.Base <= 0 || e.PerPrefill < 0 || e.PerDecode < 0 || e.PerResident < 0 || e.Before < 0 || e.After < 0 || e.Every < 0 ||
+		e.GatherFor < 0 || e.Unkind.Scatter < 0 || !(e.Unkind.Uneven >= 0 && e.Unkind.Uneven < 1):
 		return errors.New("a step must take time, and no time may be below zero")
 	case e.Budget < e.Slots:
 		return errors.New("a budget below the number of slots would starve who decodes last")
@@ -229,10 +310,22 @@ func (e Engine) check() error {
 		return errors.New("without chunks, the budget must hold the longest prompt beside all who decode")
 	case e.Blocks > 0 && e.Blocks < blocks(e.Limit+1):
 		return errors.New("the longest request does not fit into the KV cache")
+	case (e.Unkind.ChunkMemory || e.Unkind.Async) && !e.Chunked:
+		return errors.New("chunk-wise memory and asynchronous scheduling need chunks")
+	case e.Unkind.Scatter >= e.Base:
+		return errors.New("events may not be seen a step late")
 	case !slices.Contains([]Routing{RoundRobin, LeastLoaded, Sticky}, e.Routing):
 		return fmt.Errorf("no such routing: %q", e.Routing)
 	}
+	for _, f := range e.Freezes {
+		if f.Replica < 0 || f.Replica >= e.Replicas || f.From < 0 || f.For <= 0 {
+			return errors.New("a freeze must be of a replica and take time")
+		}
+	}
 	for _, t := range e.Tenants {
+		if !(t.Cached >= 0 && t.Cached < 1) {
+			return fmt.Errorf("tenant %s: some of a prompt must be computed", t.Name)
+		}
 		if !(t.Rate > 0) || t.Prompt.Min < 1 || t.Output.Min < 1 || t.Prompt.Max < t.Prompt.Min || t.Output.Max < t.Output.Min {
 			return fmt.Errorf("tenant %s: rate and lengths must be above zero, and no Max below Min", t.Name)
 		}
@@ -258,12 +351,13 @@ func (e Engine) jobs() []*job {
 				at = at.Add(time.Duration(rnd.IntN(200_000)))
 			}
 			j := &job{
-				phase: trace.Arrival, since: at,
+				tenant: n, phase: trace.Arrival, since: at,
 				prompt: tenant.Prompt.draw(rnd), output: tenant.Output.draw(rnd),
 				before: e.Before + time.Duration(rnd.Int64N(int64(e.Before)+1)),
 				after:  e.After + time.Duration(rnd.Int64N(int64(e.After)+1)),
 			}
-			j.remaining = j.prompt
+			j.cached = int(tenant.Cached * float64(j.prompt))
+			j.remaining = j.prompt - j.cached
 			fate := rnd.Float64()
 			j.aborts = fate < tenant.Abort
 			j.fails = !j.aborts && fate < tenant.Abort+tenant.Fail
@@ -272,6 +366,9 @@ func (e Engine) jobs() []*job {
 			j.req = &trace.Request{
 				Service: e.Service, Model: e.Model, Clock: trace.ClockUnix, Resolution: 1,
 				Arrival: trace.At(at, trace.Measured), Input: trace.Some(j.prompt), MaxTokens: trace.Some(j.output),
+			}
+			if j.cached > 0 {
+				j.req.Cached = trace.Some(j.cached)
 			}
 			j.req.SetAttr("tenant", trace.StringValue(tenant.Name))
 			jobs = append(jobs, j)
@@ -285,30 +382,51 @@ func (e Engine) jobs() []*job {
 	return jobs
 }
 
-func (e Engine) route(j *job, replicas []replica, turn *int) int {
+func (e *server) route(j *job) int {
 	switch e.Routing {
 	case LeastLoaded:
 		best := 0
-		for i, r := range replicas {
-			if len(r.queue)+len(r.running) < len(replicas[best].queue)+len(replicas[best].running) {
+		for i, r := range e.replicas {
+			if len(r.queue)+len(r.running) < len(e.replicas[best].queue)+len(e.replicas[best].running) {
 				best = i
 			}
 		}
 		return best
 	case Sticky:
-		tenant, _ := j.req.Attr("tenant")
-		for i, t := range e.Tenants {
-			if t.Name == tenant.String() {
-				return i % len(replicas)
-			}
+		return j.tenant % len(e.replicas)
+	}
+	e.turn++
+	return (e.turn - 1) % len(e.replicas)
+}
+
+// fits reports whether j can have blocks for so many tokens.
+func (e *server) fits(r *replica, j *job, tokens int) bool {
+	return e.Blocks == 0 || r.used-j.blocks+blocks(tokens) <= e.Blocks
+}
+
+func (r *replica) take(j *job, tokens int) {
+	r.used += blocks(tokens) - j.blocks
+	j.blocks = blocks(tokens)
+}
+
+// resident is the number of j's tokens that are computed or were found in the
+// prefix cache, while it runs.
+func (j *job) resident() int { return j.prompt + j.made - j.remaining }
+
+// entry is the number of tokens that j needs room for to be admitted into a
+// step that has so many left.
+func (e *server) entry(j *job, left int) int {
+	if e.Unkind.ChunkMemory {
+		if chunk := max(1, min(j.remaining, left)); chunk < j.remaining {
+			return j.resident() + chunk
 		}
 	}
-	*turn++
-	return (*turn - 1) % len(replicas)
+	return j.prompt + j.made + 1
 }
 
 // step starts a step of a replica at t, if there is anything to do.
-func (e Engine) step(run *Run, at int, r *replica, t trace.Time) {
+func (e *server) step(at int, t trace.Time) {
+	r := &e.replicas[at]
 	gone := func(j *job) bool {
 		if !j.aborts || t < j.req.Queued.At.Add(j.patience) {
 			return false
@@ -318,27 +436,21 @@ func (e Engine) step(run *Run, at int, r *replica, t trace.Time) {
 		j.end(trace.Aborted, "abort", t)
 		return true
 	}
+	r.wake = 0
+	if until, ok := e.frozen(at, t); ok {
+		r.wake = until
+		return
+	}
 	r.queue = slices.DeleteFunc(r.queue, gone)
 	r.running = slices.DeleteFunc(r.running, gone)
 
 	s := Step{Replica: at, Start: t}
-	budget, pushed := e.Budget, false
-	fits := func(j *job, tokens int) bool {
-		return e.Blocks == 0 || r.used-j.blocks+blocks(tokens) <= e.Blocks
-	}
-	take := func(j *job, tokens int) {
-		r.used += blocks(tokens) - j.blocks
-		j.blocks = blocks(tokens)
-	}
-	// Those that run: a token each, or the next piece of their prompt.
-	decoding := 0
-	for i := 0; i < len(r.running); i++ {
-		j := r.running[i]
-		j.chunk = 0
-		if j.remaining > 0 {
-			continue
-		}
-		for !fits(j, j.prompt+j.made+1) {
+	budget, decoding := e.Budget, 0
+	r.pushed = false
+	// room finds blocks for so many tokens of j, a running request, at the
+	// expense of those admitted last. It is false if j was itself the last.
+	room := func(j *job, tokens int) bool {
+		for !e.fits(r, j, tokens) {
 			last := r.running[len(r.running)-1]
 			r.running = r.running[:len(r.running)-1]
 			r.used -= last.blocks
@@ -346,57 +458,81 @@ func (e Engine) step(run *Run, at int, r *replica, t trace.Time) {
 				budget += last.chunk
 				decoding--
 			}
-			last.blocks, last.chunk, last.remaining = 0, 0, last.prompt+last.made
+			last.blocks, last.chunk, last.remaining = 0, 0, last.prompt+last.made-last.cached
 			last.enter(trace.Preempted, t)
 			last.req.Preemptions = trace.Some(last.req.Preemptions.Or(0) + 1)
-			r.queue = slices.Insert(r.queue, 0, last)
-			pushed = true
+			e.queue(r, last)
+			r.pushed = true
 			if last == j {
-				break
+				return false
 			}
 		}
-		if j.blocks == 0 {
-			break // it was itself the last
+		r.take(j, tokens)
+		return true
+	}
+	// Those that run: a token each, or the next piece of their prompt.
+	for i := 0; i < len(r.running); i++ {
+		j := r.running[i]
+		j.chunk, j.planned = 0, 0
+		if j.remaining > 0 {
+			continue
 		}
-		take(j, j.prompt+j.made+1)
+		if !room(j, j.prompt+j.made+1) {
+			break
+		}
 		j.chunk = 1
 		budget--
 		decoding++
 	}
-	for _, j := range r.running {
-		if j.remaining > 0 && budget > 0 {
-			j.chunk = min(j.remaining, budget)
-			budget -= j.chunk
-			s.PrefillTokens += j.chunk
+	for i := 0; i < len(r.running); i++ {
+		j := r.running[i]
+		if j.remaining == 0 || budget <= 0 {
+			continue
 		}
+		if e.Unkind.ChunkMemory && !room(j, e.entry(j, budget)) {
+			break
+		}
+		j.chunk = min(j.remaining, budget)
+		budget -= j.chunk
+		s.PrefillTokens += j.chunk
 	}
+	early := e.Unkind.Async && len(r.running) > 0
 	for len(r.queue) > 0 {
 		j := r.queue[0]
 		switch {
-		case pushed:
+		case e.gathering(r, t):
+			s.Blocked = ByPolicy
+			r.wake = j.since.Add(e.GatherFor)
+		case r.pushed:
 			s.Blocked = ByKV
 		case len(r.running) >= e.Slots:
 			s.Blocked = BySlots
-		case budget == 0 || !e.Chunked && j.remaining > budget:
+		case budget <= 0 || !e.Chunked && j.remaining > budget:
 			s.Blocked = ByBudget
-		case !fits(j, j.remaining+1):
+		case !e.fits(r, j, e.entry(j, budget)):
 			s.Blocked = ByKV
 		}
 		if s.Blocked != ByNothing {
 			break
 		}
 		r.queue = r.queue[1:]
-		take(j, j.remaining+1)
-		j.chunk = min(j.remaining, budget)
-		budget -= j.chunk
-		s.PrefillTokens += j.chunk
+		r.take(j, e.entry(j, budget))
+		chunk := min(j.remaining, budget)
+		budget -= chunk
+		if early {
+			j.planned = chunk
+		} else {
+			j.chunk = chunk
+			s.PrefillTokens += chunk
+		}
+		seen := e.seen(t)
 		if !j.req.Scheduled.Present() {
-			j.req.Scheduled = trace.At(t, trace.Measured)
+			j.req.Scheduled = trace.At(seen, trace.Measured)
 		}
 		if j.req.FirstToken.Present() {
-			j.enter(trace.Decode, t)
+			j.enter(trace.Decode, seen)
 		} else {
-			j.enter(trace.Prefill, t)
+			j.enter(trace.Prefill, seen)
 		}
 		r.running = append(r.running, j)
 	}
@@ -409,17 +545,57 @@ func (e Engine) step(run *Run, at int, r *replica, t trace.Time) {
 		if j.chunk > 0 && (j.remaining == 0 || j.remaining == j.chunk) {
 			s.OutputTokens++
 		}
-		s.Resident += j.prompt + j.made - j.remaining
+		s.Resident += j.resident()
 		s.Requests = append(s.Requests, j.index)
 	}
-	s.End = t.Add(e.Base + time.Duration(s.PrefillTokens)*e.PerPrefill + time.Duration(decoding)*e.PerDecode +
-		time.Duration(s.Resident)*e.PerResident/1024)
+	prefill := time.Duration(s.PrefillTokens) * e.PerPrefill
+	length := e.Base + prefill + time.Duration(decoding)*e.PerDecode + time.Duration(s.Resident)*e.PerResident/1024
+	r.left, r.prefill = budget, 2*prefill > length
+	if e.Unkind.Uneven > 0 {
+		length += time.Duration(float64(length) * e.Unkind.Uneven * (2*e.rnd.Float64() - 1))
+	}
+	s.End = e.thaw(at, t, length)
 	r.busy, r.until = true, s.End
-	run.Steps = append(run.Steps, s)
+	e.run.Steps = append(e.run.Steps, s)
+}
+
+// gathering reports whether the policy keeps the queue, which is not empty, out.
+func (e *server) gathering(r *replica, t trace.Time) bool {
+	return len(r.queue) < e.Gather && t < r.queue[0].since.Add(e.GatherFor)
+}
+
+// frozen reports whether a replica does nothing at t, and how long.
+func (e *server) frozen(at int, t trace.Time) (until trace.Time, ok bool) {
+	for _, f := range e.Freezes {
+		from := Base.Add(f.From)
+		if f.Replica == at && from <= t && t < from.Add(f.For) {
+			until, ok = max(until, from.Add(f.For)), true
+		}
+	}
+	return until, ok
+}
+
+// thaw is when a step ends that begins at t and takes so long if nothing
+// freezes.
+func (e *server) thaw(at int, t trace.Time, length time.Duration) trace.Time {
+	for length > 0 {
+		next, until := trace.Time(math.MaxInt64), t
+		for _, f := range e.Freezes {
+			if from := Base.Add(f.From); f.Replica == at && from.Add(f.For) > t && from < next {
+				next, until = from, from.Add(f.For)
+			}
+		}
+		if next >= t.Add(length) {
+			break
+		}
+		length -= max(0, next.Sub(t))
+		t = until
+	}
+	return t.Add(length)
 }
 
 // finish ends the step under way: tokens appear, requests leave.
-func (r *replica) finish(t trace.Time) {
+func (e *server) finish(r *replica, t trace.Time) {
 	r.running = slices.DeleteFunc(r.running, func(j *job) bool {
 		if j.chunk == 0 {
 			return false
@@ -430,17 +606,18 @@ func (r *replica) finish(t trace.Time) {
 			}
 		}
 		j.made++
+		seen := e.seen(t)
 		if !j.req.FirstToken.Present() {
-			j.req.FirstToken = trace.At(t, trace.Measured)
-			j.enter(trace.Decode, t)
+			j.req.FirstToken = trace.At(seen, trace.Measured)
+			j.enter(trace.Decode, seen)
 		}
-		j.req.LastToken = trace.At(t, trace.Measured)
+		j.req.LastToken = trace.At(seen, trace.Measured)
 		switch {
 		case j.fails && j.made == j.failAt:
-			j.end(trace.Error, "error", t)
+			j.end(trace.Error, "error", seen)
 		case j.made == j.output:
-			j.enter(trace.Completion, t)
-			j.end(trace.OK, "length", t.Add(j.after))
+			j.enter(trace.Completion, seen)
+			j.end(trace.OK, "length", seen.Add(j.after))
 		default:
 			return false
 		}

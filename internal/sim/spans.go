@@ -280,6 +280,7 @@ func visible(rs []*trace.Request, f func(*trace.Request) bool) []*trace.Request 
 	for _, r := range rs {
 		v := *r
 		v.Intervals, v.Attrs = slices.Clone(r.Intervals), slices.Clone(r.Attrs)
+		v.Cached = trace.Opt[int]{} // no span tells it
 		if f(&v) {
 			vs = append(vs, &v)
 		}
