@@ -127,7 +127,7 @@ func (w *work) rates(in, out []int64) {
 	length := float64(c.Window.LengthNS)
 	perSecond := func(n int64) trace.Opt[float64] { return trace.Some(float64(n) * 1e9 / length) }
 	var arrivals, served, good, prompt, output int64
-	var starts, ends []int64
+	var starts, ends, gone []int64 // gone: last seen, of those whose end is not known
 	var waits []span
 	for _, r := range w.rows {
 		waits = append(waits, w.waits[r.wait:r.wait+uint64(r.waits)]...)
@@ -137,6 +137,7 @@ func (w *work) rates(in, out []int64) {
 		arrivals++
 		starts = append(starts, r.arrival)
 		if r.has&complete == 0 {
+			gone = append(gone, r.end)
 			continue
 		}
 		ends = append(ends, r.end)
@@ -162,8 +163,17 @@ func (w *work) rates(in, out []int64) {
 	}
 	slices.Sort(starts)
 	slices.Sort(ends)
-	mean, peak := depth(starts, ends, w.start, w.end)
-	c.ConcurrencyMean, c.ConcurrencyPeak = trace.Some(mean), trace.Some(peak)
+	// A request without a known end may have stayed to the end of the window,
+	// or have left when it was last seen.
+	high, peak := depth(starts, ends, w.start, w.end)
+	c.ConcurrencyHigh = trace.Some(high)
+	if ends = append(ends, gone...); len(gone) > 0 {
+		slices.Sort(ends)
+		low, _ := depth(starts, ends, w.start, w.end)
+		c.ConcurrencyLow = trace.Some(low)
+	} else {
+		c.ConcurrencyLow, c.ConcurrencyMean, c.ConcurrencyPeak = trace.Some(high), trace.Some(high), trace.Some(peak)
+	}
 	if w.tells {
 		ws, we := make([]int64, len(waits)), make([]int64, len(waits))
 		for i, s := range waits {
@@ -185,7 +195,7 @@ func (w *work) rates(in, out []int64) {
 
 // depth sweeps what is open between from and to: the mean over time and the
 // peak. Ends come before starts at the same instant. What has a start and no
-// end (fewer ends than starts) stays open.
+// end (fewer ends than starts) stays open to the end.
 func depth(starts, ends []int64, from, to int64) (mean float64, peak int64) {
 	var open int64
 	var area float64

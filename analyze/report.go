@@ -78,9 +78,13 @@ type Card struct {
 	Objectives       []string           `json:"objectives"`
 
 	// Requests in the system (arrival ≤ t < completed) and, where the source
-	// tells, waiting, over the window.
+	// tells, waiting, over the window. Where requests have no known end, the
+	// mean lies between Low, as if they had left when last seen, and High, as
+	// if they had stayed; Mean and Peak are null then.
 	ConcurrencyMean trace.Opt[float64] `json:"concurrency_mean"`
 	ConcurrencyPeak trace.Opt[int64]   `json:"concurrency_peak"`
+	ConcurrencyLow  trace.Opt[float64] `json:"concurrency_mean_low"`
+	ConcurrencyHigh trace.Opt[float64] `json:"concurrency_mean_high"`
 	WaitingMean     trace.Opt[float64] `json:"waiting_mean"`
 	WaitingPeak     trace.Opt[int64]   `json:"waiting_peak"`
 	// RequestTimeNS is the sum of the extents of all requests: request-seconds.

@@ -88,6 +88,22 @@ d arrival=3ms queueing=3ms..3ms prefill=3ms..11ms end=11ms`, 19 * ms / 2, 6 * ms
 	}
 }
 
+// A request without a known end may have left when last seen or have stayed:
+// over 10 ms a is there for 4 ms, b for 10, c for 2 or 9.
+func TestConcurrencyWithoutEnds(t *testing.T) {
+	r := report(t, Options{}, `
+a arrival=0   end=4ms
+b arrival=0   end=10ms
+c arrival=1ms queued=3ms outcome=incomplete`)
+	c := r.Card
+	if c.ConcurrencyMean.Present() || c.ConcurrencyPeak.Present() {
+		t.Errorf("mean %v, peak %v: not known", c.ConcurrencyMean, c.ConcurrencyPeak)
+	}
+	if low, high := c.ConcurrencyLow.Or(0), c.ConcurrencyHigh.Or(0); low != 1.6 || high != 2.3 {
+		t.Errorf("between %v and %v, want 1.6 and 2.3", low, high)
+	}
+}
+
 func TestHandChecked(t *testing.T) {
 	// e2e 10, 20, 40 ms; the failed one waits too, and is in all-totals only.
 	r := report(t, Options{Objectives: []Objective{{"ttft", 12 * ms}}}, `

@@ -154,6 +154,10 @@ func (w *work) limits() []string {
 	} else if card.Window.Stated {
 		say("Requests that arrived outside the window are not seen: concurrency is too low near its edges.")
 	}
+	if low, high := card.ConcurrencyLow.Or(0), card.ConcurrencyHigh.Or(0); low < high {
+		say("%s no known end: concurrency takes such requests to have left when last seen, or to have stayed.",
+			plural(c.count(trace.Incomplete), "request has", "requests have"))
+	}
 	if res := card.ResolutionNS.Or(0); res >= int64(time.Millisecond) {
 		say("Instants are known to %s: shorter times are bounds.", units.Duration(time.Duration(res), 0))
 	}

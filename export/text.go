@@ -205,8 +205,14 @@ func (p *page) measurement(r *analyze.Report) {
 	if len(rates) > 0 {
 		row("load", strings.Join(rates, ", "))
 	}
-	if v, ok := card.ConcurrencyMean.Get(); ok {
-		s := units.Number(v) + " in the system on average, " + units.Count(card.ConcurrencyPeak.Or(0)) + " at most"
+	if high, ok := card.ConcurrencyHigh.Get(); ok {
+		s := units.Number(high) + " in the system on average"
+		if low := card.ConcurrencyLow.Or(high); low < high {
+			s = "between " + units.Number(low) + " and " + s
+		}
+		if peak, ok := card.ConcurrencyPeak.Get(); ok {
+			s += ", " + units.Count(peak) + " at most"
+		}
 		if v, ok := card.WaitingMean.Get(); ok {
 			s += "; " + units.Number(v) + " waiting, " + units.Count(card.WaitingPeak.Or(0)) + " at most"
 		}
