@@ -196,6 +196,12 @@ func (s Setting) apply(r *trace.Request) {
 	}
 }
 
+// Empty reports whether no arrival can lie in [From, To). Bounds of different
+// kinds are not compared.
+func (f *Filter) Empty() bool {
+	return f.From.set && f.To.set && f.From.offset == f.To.offset && f.From.at >= f.To.at
+}
+
 // NeedsOrigin reports whether InWindow looks at the origin.
 func (f *Filter) NeedsOrigin() bool { return f.From.set && f.From.offset || f.To.set && f.To.offset }
 

@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,6 +42,9 @@ at all.`,
 			formats := make([]string, len(outs))
 			stdouts := 0
 			for i, o := range outs {
+				if target(o) != "standard output" && slices.ContainsFunc(outs[:i], func(p string) bool { return filepath.Clean(p) == filepath.Clean(o) }) {
+					return usagef("-o %s is given twice", o)
+				}
 				f, err := chooseFormat(format, o, "", exportFormats)
 				if err != nil {
 					return err
@@ -125,7 +130,7 @@ at all.`,
 			if rows == 0 {
 				env.warn("no requests: the output has no rows")
 			} else if stdouts == 0 {
-				env.warn("%s: %s", strings.Join(outs, ", "), counted(rows, "rows"))
+				env.warn("%s: %s", strings.Join(outs, ", "), counted(rows, "row", "rows"))
 			}
 			return in.finish(s, args, rows)
 		},
@@ -156,10 +161,8 @@ func checkFrames(frames, formats []string) error {
 		}
 		seen[f] = true
 	}
-	for _, f := range formats {
-		if f == "pprof" {
-			return nil
-		}
+	if slices.Contains(formats, "pprof") {
+		return nil
 	}
 	return usagef("--frames is for profiles; none of the outputs is one")
 }

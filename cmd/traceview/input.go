@@ -30,7 +30,6 @@ type input struct {
 	maxRecord, maxInput string
 	maxOpen             int
 	strict              bool
-	readings            func(trace.Reading)
 }
 
 func (in *input) addFlags(cmd *cobra.Command) {
@@ -61,6 +60,7 @@ type source struct {
 	opts   ingest.Options
 	filter analyze.Filter
 	tally  *ingest.Tally
+	unmet  int64  // requests that --where left out
 	stop   func() // of the progress line
 }
 
@@ -104,6 +104,7 @@ func (s *source) each(ctx context.Context, fn func(*trace.Request) error) error 
 		}
 		s.tally.AddRequest(r)
 		if !s.filter.Apply(r) {
+			s.unmet++
 			continue
 		}
 		if err := fn(r); err != nil {
@@ -146,7 +147,7 @@ func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error
 }
 
 func (in *input) options() (ingest.Options, error) {
-	opts := ingest.Options{Year: in.year, MaxOpen: in.maxOpen, Reading: in.readings}
+	opts := ingest.Options{Year: in.year, MaxOpen: in.maxOpen}
 	var err error
 	if opts.MaxRecord, err = units.ParseBytes(in.maxRecord); err != nil {
 		return opts, usagef("--max-record: %w", err)
@@ -193,6 +194,9 @@ func (in *input) filter() (f analyze.Filter, err error) {
 			return f, usagef("--to: %w", err)
 		}
 	}
+	if f.Empty() {
+		return f, usagef("--from %s is not before --to %s: no request can have arrived between them", in.from, in.to)
+	}
 	return f, nil
 }
 
@@ -200,14 +204,16 @@ func (in *input) filter() (f analyze.Filter, err error) {
 // records into an error where --strict was given. Where there were no
 // requests, it says why.
 func (in *input) finish(s *source, args []string, requests int64) error {
-	if requests == 0 {
+	if requests == 0 && s.unmet > 0 {
+		in.env.warn("--where %s: none of %s meets it", strings.Join(in.where, " --where "), counted(s.unmet, "request", "requests"))
+	} else if requests == 0 {
 		for _, c := range s.tally.Summary() {
 			in.env.warn("%v", &c.First[0])
 		}
 	}
 	dropped, degraded := s.tally.Dropped(), s.tally.Degraded()
 	if dropped+degraded > 0 {
-		in.env.warn("%s; see: traceview check %s", join(counted(dropped, "dropped"), counted(degraded, "degraded")), quoteArgs(args))
+		in.env.warn("%s; see: traceview check %s", join(counted(dropped, "dropped", "dropped"), counted(degraded, "degraded", "degraded")), quoteArgs(args))
 	}
 	if in.strict && dropped > 0 {
 		return droppedError{dropped}
@@ -215,11 +221,14 @@ func (in *input) finish(s *source, args []string, requests int64) error {
 	return nil
 }
 
-func counted(n int64, what string) string {
-	if n == 0 {
+func counted(n int64, one, many string) string {
+	switch n {
+	case 0:
 		return ""
+	case 1:
+		return "1 " + one
 	}
-	return units.Count(n) + " " + what
+	return units.Count(n) + " " + many
 }
 
 func join(parts ...string) string {

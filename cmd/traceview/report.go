@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -86,6 +87,11 @@ exactly one phase; what the source does not explain is unattributed.`,
 			}); err != nil {
 				return err
 			}
+			for _, k := range by {
+				if rep.Counts.Requests > 0 && !grouped(rep, k) {
+					env.warn("no request has %s", k)
+				}
+			}
 			return in.finish(s, args, rep.Counts.Requests)
 		},
 	}
@@ -98,6 +104,22 @@ exactly one phase; what the source does not explain is unattributed.`,
 	fl.StringVar(&format, "format", "", "`FORMAT`: "+strings.Join(reportFormats, ", ")+" (default: by the suffix of -o, else text)")
 	fl.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return cmd
+}
+
+// grouped reports whether some group has a value for the key.
+func grouped(rep *analyze.Report, key string) bool {
+	for _, g := range rep.Groups {
+		i := slices.Index(g.By, key)
+		if i < 0 {
+			continue
+		}
+		for _, r := range g.Rows {
+			if r.Values[i].Present() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // openReport opens the inputs and moves the window to the analyzer, which
@@ -122,15 +144,17 @@ func (s *source) nothingRead() bool {
 	return n >= int64(len(s.inputs))
 }
 
-// nothing is the error of a run in which no input could be read at all.
+// nothing is the error of a run in which no input could be read at all: what
+// each is instead, and what can be done.
 func (s *source) nothing() error {
 	var lines []string
 	for _, c := range s.tally.Summary() {
 		for _, i := range c.First {
 			lines = append(lines, i.Error())
 		}
+		lines = append(lines, c.Meaning+": "+c.Do)
 	}
-	return errors.New("nothing to report:\n  " + strings.Join(lines, "\n  "))
+	return errors.New(strings.Join(lines, "\n  "))
 }
 
 // parseQuantile reads 0.99, p99 or p99.9.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,6 +84,12 @@ OpenTelemetry JSON to standard output and the drawing to standard error.`,
 			case "", "text", "otlp":
 			default:
 				return usagef("--format: %q is neither text nor otlp", format)
+			}
+			if !slices.Contains(sim.Policies(), q.Policy) {
+				return usagef("--policy: %q is none of %s", policy, strings.Join(policies(), ", "))
+			}
+			if q.Policy == sim.Cap && size < 1 {
+				return usagef("--policy cap needs --size, the most requests in a group, at least 1")
 			}
 			res, err := q.Run()
 			if err != nil {
