@@ -463,7 +463,11 @@ func (p *page) phases(r *analyze.Report) {
 			out = append(out, s)
 		}
 		if v, ok := share.Get(); ok {
-			out = append(out, units.Percent(v), bar(v, 20))
+			of := bar(v, 20)
+			if d.Requests < e2e.Requests {
+				of = strings.TrimLeft(of+" ", " ") + "quantiles of " + requests(d.Requests)
+			}
+			out = append(out, units.Percent(v), of)
 		} else if d.Requests > 0 && d.Requests < e2e.Requests {
 			out = append(out, "", "of "+requests(d.Requests))
 		}
