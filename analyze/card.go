@@ -49,15 +49,10 @@ func (w *work) window() {
 		w.end = int64(t)
 	}
 	w.end = max(w.end, w.start)
-	win := &Window{
+	w.rep.Card.Window = &Window{
 		Stated:  w.opts.From.set || w.opts.To.set,
 		StartNS: w.start, EndNS: w.end, LengthNS: w.end - w.start,
 	}
-	if w.clock == trace.ClockUnix {
-		win.Start = trace.Time(w.start).UTC().Format(time.RFC3339Nano)
-		win.End = trace.Time(w.end).UTC().Format(time.RFC3339Nano)
-	}
-	w.rep.Card.Window = win
 }
 
 // slice is the slice of the window that r arrived in.
@@ -116,6 +111,13 @@ func (w *work) card() {
 	case len(w.rows) > 0:
 		c.Clock = w.clock.String()
 	}
+	if c.Window != nil && w.clock == trace.ClockUnix {
+		// The calendar times have no finer digit than the clock.
+		stamp := func(ns int64) string {
+			return trace.Time(ns - ns%max(1, c.ResolutionNS.Or(1))).UTC().Format(time.RFC3339Nano)
+		}
+		c.Window.Start, c.Window.End = stamp(w.start), stamp(w.end)
+	}
 	if c.Window != nil && c.Window.LengthNS > 0 {
 		w.rates(in, out)
 	}
@@ -129,26 +131,37 @@ func (w *work) rates(in, out []int64) {
 	var arrivals, served, good, prompt, output int64
 	var starts, ends, gone []int64 // gone: last seen, of those whose end is not known
 	var waits []span
-	for _, r := range w.rows {
+	open := func(r *row) {
 		waits = append(waits, w.waits[r.wait:r.wait+uint64(r.waits)]...)
 		if r.has&hasArrival == 0 {
-			continue
+			return
 		}
-		arrivals++
 		starts = append(starts, r.arrival)
 		if r.has&complete == 0 {
 			gone = append(gone, r.end)
-			continue
+			return
 		}
 		ends = append(ends, r.end)
 		if r.outcome != trace.OK || r.end < w.start || r.end > w.end {
-			continue
+			return
 		}
 		served++
 		prompt += max(r.in, 0)
 		output += max(r.out, 0)
 		if w.meets(r) {
 			good++
+		}
+	}
+	for _, r := range w.rows {
+		if r.has&hasArrival != 0 {
+			arrivals++
+		}
+		open(r)
+	}
+	// Who arrived before the window may run, wait and end in it.
+	for _, r := range w.others {
+		if r.has&hasArrival != 0 && r.clock == w.clock {
+			open(r)
 		}
 	}
 	c.OfferedPerS, c.ThroughputPerS = perSecond(arrivals), perSecond(served)

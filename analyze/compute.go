@@ -12,7 +12,8 @@ import (
 type work struct {
 	*Analyzer
 	rep    *Report
-	rows   []*row // in the window
+	rows   []*row // arrived in the window
+	others []*row // arrived outside it: they may lie in it all the same
 	used   []*row // in the latency figures, by e2e, ties in input order
 	phases []trace.Phase
 	total  map[trace.Phase]int64 // over used
@@ -75,6 +76,7 @@ func (w *work) choose() {
 		r := &w.Analyzer.rows[i]
 		if bounded && (r.has&hasArrival == 0 || !inWindow(w.opts.From, w.opts.To, r.clock, trace.Time(r.arrival), &w.origin)) {
 			w.rep.Counts.NotInWindow++
+			w.others = append(w.others, r)
 			continue
 		}
 		w.rows = append(w.rows, r)
@@ -113,8 +115,7 @@ func (w *work) choose() {
 	w.phases = append(w.phases, trace.Unattributed)
 }
 
-// comparePhases orders sets by their first member in the order of a request's
-// life; preempted before transfer needs no rule of its own.
+// comparePhases orders sets by their first member, then by the others.
 func comparePhases(p, q trace.Phase) int {
 	return cmp.Or(cmp.Compare(p&-p, q&-q), cmp.Compare(p, q))
 }

@@ -138,6 +138,9 @@ func whole(o trace.Opt[float64]) trace.Opt[int64] {
 	return trace.Opt[int64]{}
 }
 
+// littleUntold is the reason where Little's law cannot be tested.
+const littleUntold = "some requests do not tell how long they waited"
+
 // little checks Little's law, over all and for each replica.
 func (w *work) little() {
 	w.rep.Little = []LittleCheck{}
@@ -152,19 +155,22 @@ func (w *work) little() {
 	}
 	var total tally
 	byReplica := map[string]*tally{}
-	for _, r := range w.rows {
+	see := func(r *row, arrived bool) {
 		var inside int64
 		for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
 			inside += max(0, min(s.end, w.end)-max(s.start, w.start))
 		}
 		add := func(t *tally) {
+			t.inside += inside
+			if !arrived {
+				return
+			}
 			if r.has&hasArrival != 0 {
 				t.arrivals++
 			}
 			if r.has&tellsWaiting != 0 {
 				t.told++
 				t.waited += w.waiting(r)
-				t.inside += inside
 			}
 		}
 		add(&total)
@@ -173,6 +179,14 @@ func (w *work) little() {
 				byReplica[name] = &tally{}
 			}
 			add(byReplica[name])
+		}
+	}
+	for _, r := range w.rows {
+		see(r, true)
+	}
+	for _, r := range w.others {
+		if r.has&hasArrival != 0 && r.clock == w.clock {
+			see(r, false)
 		}
 	}
 	check := func(name trace.Opt[string], t *tally) {
@@ -191,11 +205,11 @@ func (w *work) little() {
 		if c.BeyondPercent {
 			switch {
 			case t.told < t.arrivals:
-				c.Reason = "some requests do not tell how long they waited"
+				c.Reason = littleUntold
 			case t.told > t.arrivals:
 				c.Reason = "some requests have no arrival"
 			case win.Stated:
-				c.Reason = "edges: some of the waiting lies outside the window"
+				c.Reason = "edges: requests wait across the ends of the window"
 			default:
 				c.Reason = "some waiting lies outside the window or is claimed by other phases too"
 			}

@@ -58,7 +58,7 @@ type Counts struct {
 	OutsideNS    int64 `json:"outside_ns"`  // claimed outside the request
 	ConflictNS   int64 `json:"conflict_ns"` // claimed for phases that exclude each other
 
-	NotInWindow int64 `json:"not_in_window"` // left out by From and To, in no other figure
+	NotInWindow int64 `json:"not_in_window"` // arrived outside From and To: only in rates of completions and in concurrency
 	Readings    int64 `json:"readings"`      // statements of engines about their state
 }
 

@@ -104,6 +104,46 @@ c arrival=1ms queued=3ms outcome=incomplete`)
 	}
 }
 
+// A stated window chooses requests by arrival. What runs, waits or ends in it
+// counts there all the same.
+func TestStatedWindow(t *testing.T) {
+	bound := func(s string) Bound {
+		b, err := ParseBound(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	r := report(t, Options{From: bound("10ms"), To: bound("30ms")}, `
+a arrival=0    queueing=5ms..15ms  end=20ms
+b arrival=10ms queueing=10ms..12ms end=25ms
+c arrival=5ms  end=40ms
+d arrival=30ms end=50ms
+e clock=relative arrival=0 end=1s`)
+	c := r.Card
+	if r.Counts.Requests != 1 || r.Counts.NotInWindow != 4 || c.OfferedPerS.Or(0) != 50 {
+		t.Errorf("b alone arrived, 50 /s: got %+v, %v /s", r.Counts, c.OfferedPerS)
+	}
+	if c.ThroughputPerS.Or(0) != 100 {
+		t.Errorf("a and b were completed in 20 ms, 100 /s: got %v", c.ThroughputPerS)
+	}
+	// In the system: a 10 ms, b 15 ms, c 20 ms; waiting: a 5 ms, b 2 ms.
+	if c.ConcurrencyMean.Or(0) != 2.25 || c.ConcurrencyPeak.Or(0) != 3 || c.WaitingMean.Or(0) != 0.35 {
+		t.Errorf("concurrency %v, at most %v, waiting %v; want 2.25, 3, 0.35", c.ConcurrencyMean, c.ConcurrencyPeak, c.WaitingMean)
+	}
+	if l := r.Little[0]; l.MeanWaiting != 0.35 || l.ArrivalsPerS != 50 || l.MeanWaitNS != 2*ms {
+		t.Errorf("Little's law has %+v", l)
+	}
+}
+
+// The window's calendar times have no finer digit than the clock.
+func TestWindowDigits(t *testing.T) {
+	r := report(t, Options{}, "a resolution=1s arrival=950ms end=6s")
+	if w := r.Card.Window; w.Start != "2025-10-09T08:53:20Z" || w.End != "2025-10-09T08:53:26Z" || w.LengthNS != 5050*ms {
+		t.Errorf("the window is %+v", *w)
+	}
+}
+
 func TestHandChecked(t *testing.T) {
 	// e2e 10, 20, 40 ms; the failed one waits too, and is in all-totals only.
 	r := report(t, Options{Objectives: []Objective{{"ttft", 12 * ms}}}, `

@@ -152,7 +152,7 @@ func (w *work) limits() []string {
 	} else if card.Window.LengthNS == 0 {
 		say("The window has no length: no rates and no concurrency.")
 	} else if card.Window.Stated {
-		say("Requests that arrived outside the window are not seen: concurrency is too low near its edges.")
+		say("Latencies are those of requests that arrived in the window; served, concurrency and waiting also count those that arrived before it.")
 	}
 	if low, high := card.ConcurrencyLow.Or(0), card.ConcurrencyHigh.Or(0); low < high {
 		say("%s no known end: concurrency takes such requests to have left when last seen, or to have stayed.",
@@ -193,7 +193,7 @@ func (w *work) limits() []string {
 		say("The traces were sampled: rates and concurrency are those of the requests seen.")
 	}
 	if c.Inconsistent > 0 {
-		say("%s claimed twice, outside the request or for phases that exclude each other; that time is in no total.", plural(c.Inconsistent, "request has time", "requests have time"))
+		say("%s claimed twice, outside the request or for phases that exclude each other: distrust their split.", plural(c.Inconsistent, "request has time", "requests have time"))
 	}
 	for _, l := range w.rep.Little {
 		if l.BeyondPercent && !l.Replica.Present() {

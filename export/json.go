@@ -57,7 +57,7 @@ var JSONKeys = []JSONKey{
 	{"counts.overlap_ns", "ns", "claimed more than once, beyond the first time"},
 	{"counts.outside_ns", "ns", "claimed outside the request"},
 	{"counts.conflict_ns", "ns", "claimed for phases that exclude each other"},
-	{"counts.not_in_window", "requests", "left out by --from and --to, in no other figure"},
+	{"counts.not_in_window", "requests", "arrived outside --from and --to: counted in throughput, concurrency and waiting as far as they lie in the window, in no other figure"},
 	{"counts.readings", "", "statements of engines about their own state"},
 
 	{"measurement.clock", "", "unix, monotonic, relative, unknown; mixed where requests are on several; empty without requests"},

@@ -159,7 +159,7 @@ func (p *page) measurement(r *analyze.Report) {
 		counts += " (" + units.Percent(v) + " not ok)"
 	}
 	if c.NotInWindow > 0 {
-		counts += "; " + units.Count(c.NotInWindow) + " more outside the window"
+		counts += "; " + units.Count(c.NotInWindow) + " more arrived outside the window"
 	}
 	row("requests", counts)
 	var why []string
