@@ -141,6 +141,8 @@ type WindowResult struct {
 	// Phases names the sets of phases that PhaseNS gives, in the order of a
 	// request's life, unattributed last.
 	Phases []string `json:"phases"`
+	// Causes names the causes that CauseNS gives; empty where none were asked.
+	Causes []string `json:"causes"`
 	// Series are all requests together, then, where there are several, each
 	// replica by name.
 	Series []WindowSeries `json:"series"`
@@ -192,6 +194,9 @@ type Slot struct {
 	// PhaseNS is the requests' time that falls into the window, in the order
 	// of WindowResult.Phases.
 	PhaseNS []int64 `json:"phase_ns"`
+	// CauseNS divides the waiting in it, in the order of WindowResult.Causes;
+	// null where these were not asked.
+	CauseNS []int64 `json:"cause_ns"`
 
 	// Engine is what the engines say of themselves; null where none does.
 	Engine *EngineSlot `json:"engine"`
@@ -286,10 +291,14 @@ func chooseEvery(length uint64, resolution time.Duration) time.Duration {
 	return math.MaxInt64
 }
 
-// Result computes the windows of all that was added so far. The error says
-// that they would be too many.
-func (w *Windows) Result() (*WindowResult, error) {
-	res := &WindowResult{Version: WindowVersion, Requests: int64(len(w.rows)), Phases: []string{}, Series: []WindowSeries{}, Notes: []string{}}
+// Result computes the windows of all that was added so far. parts gives the
+// waiting of the i-th request added by cause, as [WaitResult.Parts] does; nil:
+// no causes. The error says that the windows would be too many.
+func (w *Windows) Result(parts func(i int) []WaitPart) (*WindowResult, error) {
+	res := &WindowResult{
+		Version: WindowVersion, Requests: int64(len(w.rows)),
+		Phases: []string{}, Causes: []string{}, Series: []WindowSeries{}, Notes: []string{},
+	}
 	axis, ok := w.axis(res)
 	if w.resolution > 0 {
 		res.ResolutionNS = trace.Some(int64(w.resolution))
@@ -306,7 +315,13 @@ func (w *Windows) Result() (*WindowResult, error) {
 		res.Start = trace.Time(g.start).UTC().Format(time.RFC3339Nano)
 		res.End = trace.Time(g.end).UTC().Format(time.RFC3339Nano)
 	}
-	b := &windowBuild{Windows: w, grid: g, phase: map[trace.Phase]int{}}
+	b := &windowBuild{Windows: w, grid: g, phase: map[trace.Phase]int{}, parts: parts}
+	if parts != nil {
+		for i, c := range Causes() {
+			b.cause[c] = i
+			res.Causes = append(res.Causes, c.String())
+		}
+	}
 	for _, p := range w.phases() {
 		b.phase[p] = len(res.Phases)
 		res.Phases = append(res.Phases, p.String())
@@ -378,6 +393,8 @@ type windowBuild struct {
 	*Windows
 	grid
 	phase map[trace.Phase]int
+	cause [CauseStep + 1]int // index in the order of Causes
+	parts func(int) []WaitPart
 }
 
 // split adds the series of the replicas where there are several.
@@ -423,14 +440,11 @@ func (w *Windows) split(b *windowBuild, res *WindowResult) {
 // series computes the windows of some rows.
 func (b *windowBuild) series(rows []uint32) WindowSeries {
 	s := WindowSeries{Requests: int64(len(rows)), Windows: make([]Slot, b.n)}
-	np := len(b.phase)
-	ns := make([]int64, b.n*np)
-	for i := range s.Windows {
-		s.Windows[i] = Slot{StartNS: b.from(i), EndNS: b.to(i), PhaseNS: ns[i*np : (i+1)*np : (i+1)*np]}
+	phases := newShares(b.grid, len(b.phase))
+	var causes *shares
+	if b.parts != nil {
+		causes = newShares(b.grid, len(Causes()))
 	}
-	// Windows that a segment covers whole are counted by their difference to
-	// the window before, so that a segment costs the same however long it is.
-	whole := make([]int64, (b.n+1)*np)
 	var system, waiting, running edges
 	for _, id := range rows {
 		r := &b.rows[id]
@@ -449,28 +463,30 @@ func (b *windowBuild) series(rows []uint32) WindowSeries {
 		}
 		system.add(r.start, r.end)
 		for _, g := range b.segments[r.segment : r.segment+uint64(r.segments)] {
-			p, from, to := b.phase[g.Phase], int64(g.Start), int64(g.End)
+			from, to := int64(g.Start), int64(g.End)
+			phases.add(b.phase[g.Phase], from, to)
 			switch g.Phase.Kind() {
 			case trace.Waiting:
 				waiting.add(from, to)
 			case trace.Compute:
 				running.add(from, to)
 			}
-			i, j := b.index(from), b.index(to-1)
-			if i == j {
-				ns[i*np+p] += to - from
-				continue
+		}
+		if causes != nil {
+			for _, part := range b.parts(int(id)) {
+				causes.add(b.cause[part.Cause], int64(part.Start), int64(part.End))
 			}
-			ns[i*np+p] += b.to(i) - from
-			ns[j*np+p] += to - b.from(j)
-			whole[(i+1)*np+p]++
-			whole[j*np+p]--
 		}
 	}
-	for i := range b.n {
-		for p := range np {
-			whole[(i+1)*np+p] += whole[i*np+p]
-			ns[i*np+p] += whole[i*np+p] * (b.to(i) - b.from(i))
+	phases.finish()
+	if causes != nil {
+		causes.finish()
+	}
+	for i := range s.Windows {
+		w := &s.Windows[i]
+		w.StartNS, w.EndNS, w.PhaseNS = b.from(i), b.to(i), phases.of(i)
+		if causes != nil {
+			w.CauseNS = causes.of(i)
 		}
 	}
 	b.depths(s.Windows, system.peaks(b.grid), func(trace.Phase) bool { return true }, func(w *Slot, mean trace.Opt[float64], most int64) {
@@ -487,6 +503,50 @@ func (b *windowBuild) series(rows []uint32) WindowSeries {
 		})
 	}
 	return s
+}
+
+// shares adds up time by window and part.
+type shares struct {
+	grid
+	parts int
+	ns    []int64 // by window, then part
+	// Windows that a stretch covers whole are counted by their difference to
+	// the window before, so that a stretch costs the same however long it is.
+	whole []int64
+}
+
+func newShares(g grid, parts int) *shares {
+	return &shares{g, parts, make([]int64, g.n*parts), make([]int64, (g.n+1)*parts)}
+}
+
+func (s *shares) add(part int, from, to int64) {
+	if to <= from {
+		return
+	}
+	i, j := s.index(from), s.index(to-1)
+	if i == j {
+		s.ns[i*s.parts+part] += to - from
+		return
+	}
+	s.ns[i*s.parts+part] += s.to(i) - from
+	s.ns[j*s.parts+part] += to - s.from(j)
+	s.whole[(i+1)*s.parts+part]++
+	s.whole[j*s.parts+part]--
+}
+
+// finish turns the counts of whole windows into time.
+func (s *shares) finish() {
+	for i := range s.n {
+		for p := range s.parts {
+			s.whole[(i+1)*s.parts+p] += s.whole[i*s.parts+p]
+			s.ns[i*s.parts+p] += s.whole[i*s.parts+p] * (s.to(i) - s.from(i))
+		}
+	}
+}
+
+// of is the time of window i by part.
+func (s *shares) of(i int) []int64 {
+	return s.ns[i*s.parts : (i+1)*s.parts : (i+1)*s.parts]
 }
 
 // depths gives each window the mean number of requests in some phases and the

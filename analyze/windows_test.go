@@ -17,6 +17,11 @@ import (
 
 func windows(t testing.TB, every time.Duration, rs []*trace.Request, readings ...trace.Reading) *WindowResult {
 	t.Helper()
+	return windowsBy(t, every, nil, rs, readings...)
+}
+
+func windowsBy(t testing.TB, every time.Duration, parts func(int) []WaitPart, rs []*trace.Request, readings ...trace.Reading) *WindowResult {
+	t.Helper()
 	w := NewWindows(WindowOptions{Every: every})
 	for _, r := range rs {
 		w.Add(r)
@@ -24,11 +29,24 @@ func windows(t testing.TB, every time.Duration, rs []*trace.Request, readings ..
 	for _, r := range readings {
 		w.AddReading(r)
 	}
-	res, err := w.Result()
+	res, err := w.Result(parts)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return res
+}
+
+// inTwo gives the first half of each wait one cause and the rest another.
+func inTwo(rs []*trace.Request) func(int) []WaitPart {
+	return func(i int) (parts []WaitPart) {
+		for _, g := range rs[i].Segments(nil) {
+			if g.Phase.Kind() == trace.Waiting {
+				mid := g.Start + (g.End-g.Start)/2
+				parts = append(parts, WaitPart{Start: g.Start, End: mid, Cause: CauseSlots}, WaitPart{Start: mid, End: g.End, Cause: CauseStep})
+			}
+		}
+		return parts
+	}
 }
 
 // sketch is a series as text: arrivals, served, failed; waiting and running
@@ -199,7 +217,7 @@ func TestWindowsAddUp(t *testing.T) {
 	for i := range 2000 {
 		rs := randomRequests(rnd, rnd.IntN(12))
 		every := time.Duration(rnd.IntN(40)) // 0: chosen
-		res := windows(t, every, rs)
+		res := windowsBy(t, every, inTwo(rs), rs)
 		want := map[string]int64{}
 		var arrivals, ended int64
 		for _, r := range rs {
@@ -223,12 +241,25 @@ func TestWindowsAddUp(t *testing.T) {
 					t.Fatalf("case %d: window %d begins at %d, not %d", i, j, w.StartNS, at)
 				}
 				at = w.EndNS
+				var waiting, caused int64
 				for p, ns := range w.PhaseNS {
+					if ph, _ := trace.ParsePhase(res.Phases[p]); ph.Kind() == trace.Waiting {
+						waiting += ns
+					}
 					if k == 0 {
 						got[res.Phases[p]] += ns
 					} else {
 						got[res.Phases[p]] -= ns // all of it, in the end
 					}
+				}
+				for c, ns := range w.CauseNS {
+					if ns != 0 && res.Causes[c] != "slots" && res.Causes[c] != "step" {
+						t.Fatalf("case %d: %d ns of %s", i, ns, res.Causes[c])
+					}
+					caused += ns
+				}
+				if caused != waiting {
+					t.Fatalf("case %d, window %d: causes %d ns, waiting %d ns", i, j, caused, waiting)
 				}
 			}
 			if at != res.EndNS {
@@ -260,7 +291,7 @@ func TestWindowsAddUp(t *testing.T) {
 			checkDepths(t, rs, &res.Series[0])
 		}
 		rnd.Shuffle(len(rs), func(a, b int) { rs[a], rs[b] = rs[b], rs[a] })
-		if a, b := windowJSON(t, res), windowJSON(t, windows(t, every, rs)); a != b {
+		if a, b := windowJSON(t, res), windowJSON(t, windowsBy(t, every, inTwo(rs), rs)); a != b {
 			t.Fatalf("case %d: order changes the result:\n%s\n%s", i, a, b)
 		}
 	}
@@ -308,7 +339,7 @@ func TestWindowsBounds(t *testing.T) {
 	long := reqtext.MustParse(t, "a arrival=0 end=300s decode=0..300s")
 	w := NewWindows(WindowOptions{Every: time.Millisecond})
 	w.Add(long[0])
-	_, err := w.Result()
+	_, err := w.Result(nil)
 	if err == nil || err.Error() != "windows of 1 ms would be 300,000 over 300 s, more than 100,000: take 5ms or longer, or a part of the time" {
 		t.Errorf("error %v", err)
 	}
@@ -332,7 +363,7 @@ func TestWindowsBounds(t *testing.T) {
 		}
 	}
 	w.opts.Every = 3 * time.Millisecond
-	if res, err = w.Result(); err != nil {
+	if res, err = w.Result(nil); err != nil {
 		t.Fatal(err)
 	}
 	if len(res.Series) != 3 || res.Series[1].Name() != "0" || res.Series[1].Requests != 10 || !res.Series[2].Rest || res.Series[2].Requests != 46 {
@@ -392,7 +423,7 @@ func BenchmarkWindows(b *testing.B) {
 		for _, r := range rs {
 			w.Add(r)
 		}
-		if _, err := w.Result(); err != nil {
+		if _, err := w.Result(nil); err != nil {
 			b.Fatal(err)
 		}
 	}
