@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"math"
 	"slices"
@@ -30,7 +31,7 @@ import (
 type Input struct {
 	Name    string    // as the user named it; "-" is standard input
 	ModTime time.Time // zero: not known
-	Size    int64     // bytes as stored; negative: not known
+	Size    int64     // bytes as stored; negative: not known, as of what is no regular file
 	Open    func() (io.ReadCloser, error)
 }
 
@@ -225,9 +226,11 @@ func (run *run) input(in Input) (err error) {
 	if err := run.ctx.Err(); err != nil {
 		return err
 	}
-	f, err := in.Open()
-	if err != nil {
-		return fmt.Errorf("cannot open %s: %w", in.Name, err)
+	var f io.ReadCloser
+	if in.Size < 0 { // no regular file: it may keep us waiting
+		f = await(run.ctx, in.Open)
+	} else if f, err = in.Open(); err != nil {
+		return fmt.Errorf("cannot open %s: %w", in.Name, plainly(err))
 	}
 	defer func() {
 		if e := f.Close(); e != nil && err == nil && !run.stopped {
@@ -249,12 +252,26 @@ func (run *run) input(in Input) (err error) {
 		if cause := run.ctx.Err(); cause != nil {
 			return cause
 		}
-		return fmt.Errorf("cannot read %s: %w", in.Name, p.raw.err)
+		var opening *openError
+		if errors.As(p.raw.err, &opening) {
+			return fmt.Errorf("cannot open %s: %w", in.Name, plainly(opening.error))
+		}
+		return fmt.Errorf("cannot read %s: %w", in.Name, plainly(p.raw.err))
 	}
 	if cause := run.ctx.Err(); cause != nil && !run.stopped {
 		return cause
 	}
 	return run.failed(p, err)
+}
+
+// plainly drops the call and the path from an error of package os: the message
+// has them.
+func plainly(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
 }
 
 // failed turns the error that ended an input into its issue.

@@ -32,6 +32,8 @@ func Open(args []string, stdin io.Reader) ([]Input, error) {
 			return nil, fmt.Errorf("%s: no such file or folder", arg)
 		case err != nil:
 			return nil, err
+		case info.Mode()&fs.ModeSocket != 0:
+			return nil, fmt.Errorf("%s: a socket, which cannot be read as a file", arg)
 		case !info.IsDir():
 			inputs = append(inputs, file(arg, info))
 			continue
