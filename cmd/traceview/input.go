@@ -76,6 +76,7 @@ func (in *input) open(args []string) (*source, error) {
 	if s.inputs, err = ingest.Open(args, in.env.stdin); err != nil {
 		return nil, err
 	}
+	in.env.inputs = s.inputs
 	s.stop = in.progress(&s.opts, s.inputs)
 	return s, nil
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/traceview/traceview/ingest"
 )
 
 // The exit statuses. They are documented in the help text and the README.
@@ -28,6 +30,7 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends at once
 	status := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(status)
@@ -80,6 +83,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 type environment struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
+	inputs         []ingest.Input // of this run: they are not written over
 }
 
 const rootLong = `traceview shows where the time of requests to a language-model server went:

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -70,12 +71,29 @@ func target(path string) string {
 }
 
 // write writes one output to a path, whole or not at all, or to standard
-// output where the path is empty or "-".
+// output where the path is empty or "-". An input is not written over.
 func (env *environment) write(path string, fn func(io.Writer) error) error {
 	if path == "" || path == "-" {
 		return fn(env.stdout)
 	}
+	if in, ok := env.isInput(path); ok {
+		return usagef("-o %s would replace the input %s: name another file", path, in)
+	}
 	return export.WriteFile(path, fn)
+}
+
+// isInput returns the input that is the same regular file as path.
+func (env *environment) isInput(path string) (string, bool) {
+	out, err := os.Stat(path)
+	if err != nil || !out.Mode().IsRegular() {
+		return "", false
+	}
+	for _, in := range env.inputs {
+		if info, err := os.Stat(in.Name); err == nil && in.Name != "-" && os.SameFile(out, info) {
+			return in.Name, true
+		}
+	}
+	return "", false
 }
 
 // errTerminal refuses to write binary data to a terminal.
