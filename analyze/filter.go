@@ -202,6 +202,21 @@ func (f *Filter) Empty() bool {
 	return f.From.set && f.To.set && f.From.offset == f.To.offset && f.From.at >= f.To.at
 }
 
+// Window returns From and To as instants of the unix clock, absent where they
+// do not bound or have no first arrival there to count from.
+func (f *Filter) Window(o *Origin) (from, to trace.Opt[trace.Time]) {
+	first := o[trace.ClockUnix]
+	at := func(b Bound) (t trace.Opt[trace.Time]) {
+		if b.set && (!b.offset || first.Present()) {
+			if v, ok := b.resolve(trace.ClockUnix, first.Or(0)); ok {
+				t = trace.Some(v)
+			}
+		}
+		return t
+	}
+	return at(f.From), at(f.To)
+}
+
 // NeedsOrigin reports whether InWindow looks at the origin.
 func (f *Filter) NeedsOrigin() bool { return f.From.set && f.From.offset || f.To.set && f.To.offset }
 

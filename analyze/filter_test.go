@@ -142,3 +142,43 @@ func TestFilterApply(t *testing.T) {
 		}
 	}
 }
+
+func TestFilterWindow(t *testing.T) {
+	bound := func(s string) (b Bound) {
+		if s != "" {
+			var err error
+			if b, err = ParseBound(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return b
+	}
+	var none, seen Origin
+	seen.see(trace.ClockUnix, 1000e9)
+	absent, some := trace.Opt[trace.Time]{}, trace.Some[trace.Time]
+	for _, c := range []struct {
+		from, to string
+		o        *Origin
+		start    trace.Opt[trace.Time]
+		end      trace.Opt[trace.Time]
+	}{
+		{"", "", &seen, absent, absent},
+		{"5s", "", &seen, some(1005e9), absent},
+		{"", "7s", &seen, absent, some(1007e9)},
+		{"5s", "1700000000", &none, absent, some(1700000000e9)},
+	} {
+		f := Filter{From: bound(c.from), To: bound(c.to)}
+		if start, end := f.Window(c.o); start != c.start || end != c.end {
+			t.Errorf("%q to %q: %v to %v, want %v to %v", c.from, c.to, start, end, c.start, c.end)
+		}
+	}
+	for _, c := range []struct {
+		from, to string
+		empty    bool
+	}{{"", "", false}, {"5s", "", false}, {"5s", "6s", false}, {"5s", "5s", true}, {"1700000000", "6s", false}} {
+		f := Filter{From: bound(c.from), To: bound(c.to)}
+		if f.Empty() != c.empty {
+			t.Errorf("%q to %q: empty is %v", c.from, c.to, f.Empty())
+		}
+	}
+}

@@ -48,13 +48,13 @@ type ParquetOptions struct {
 	// Columns are grouping keys (see [analyze.Key]), each of which becomes a
 	// text column of its own after the fixed ones.
 	Columns []string
-	// Start and End are the observation window where it was stated. Absent:
-	// first arrival and last completion of the rows, if all are on the unix
-	// clock; else the file names no window.
-	Start, End trace.Opt[trace.Time]
-	Version    string   // of the command; empty: left out of the metadata
-	Inputs     []string // names of the inputs; empty: left out of the metadata
-	RowGroup   int      // rows in a group; 0: 65,536
+	// Window gives the observation window where it was stated; Close asks for
+	// it. Nil, or for an end that is absent: first arrival and last completion
+	// of the rows, if all are on the unix clock; else the file names no window.
+	Window   func() (start, end trace.Opt[trace.Time])
+	Version  string   // of the command; empty: left out of the metadata
+	Inputs   []string // names of the inputs; empty: left out of the metadata
+	RowGroup int      // rows in a group; 0: 65,536
 }
 
 // ColumnDoc describes a column of the table.
@@ -175,17 +175,20 @@ func (p *ParquetWriter) Close() error {
 		set(ParquetInputsKey, string(names))
 	}
 	start, end := p.window.bounds()
-	for _, b := range []struct {
-		key         string
-		stated, own trace.Opt[trace.Time]
-	}{{ParquetStartKey, p.opts.Start, start}, {ParquetEndKey, p.opts.End, end}} {
-		t, ok := b.stated.Get()
-		if !ok {
-			t, ok = b.own.Get()
+	if p.opts.Window != nil {
+		s, e := p.opts.Window()
+		if s.Present() {
+			start = s
 		}
-		if ok {
-			set(b.key, strconv.FormatInt(int64(t), 10))
+		if e.Present() {
+			end = e
 		}
+	}
+	if t, ok := start.Get(); ok {
+		set(ParquetStartKey, strconv.FormatInt(int64(t), 10))
+	}
+	if t, ok := end.Get(); ok {
+		set(ParquetEndKey, strconv.FormatInt(int64(t), 10))
 	}
 	if err := p.w.Close(); err != nil {
 		return fmt.Errorf("parquet: %w", err)

@@ -318,7 +318,9 @@ func TestParquetMetadata(t *testing.T) {
 		want []string // by keys; "" is absent
 	}{
 		{"all", rs, ParquetOptions{Version: "v1", Inputs: []string{"a.json", "-"}}, []string{"1", "v1", `["a.json","-"]`, at(2), at(9)}},
-		{"stated window", rs, ParquetOptions{Start: trace.Some(trace.Time(1)), End: trace.Some(trace.Time(2))}, []string{"1", "", "", "1", "2"}},
+		{"stated window", rs, ParquetOptions{Window: func() (start, end trace.Opt[trace.Time]) {
+			return trace.Some(trace.Time(1)), trace.Some(trace.Time(2))
+		}}, []string{"1", "", "", "1", "2"}},
 		{"no rows", nil, ParquetOptions{}, []string{"1", "", "", "", ""}},
 		{"no calendar", reqtext.MustParse(t, "a arrival=5ns end=9ns clock=relative"), ParquetOptions{}, []string{"1", "", "", "", ""}},
 	}

@@ -67,7 +67,7 @@ at all.`,
 			if err != nil {
 				return err
 			}
-			popts := export.ParquetOptions{Columns: columns, Version: version(), Inputs: s.names()}
+			popts := export.ParquetOptions{Columns: columns, Version: version(), Inputs: s.names(), Window: s.window}
 			var (
 				stacks *analyze.StackBuilder
 				sinks  []sink // the tables
@@ -108,7 +108,15 @@ at all.`,
 						if err := nest(i + 1); err != nil {
 							return err
 						}
-						return export.WritePprof(w, stacks.Stacks())
+						st := stacks.Stacks()
+						start, end := s.window()
+						if start.Present() {
+							st.Start = start
+						}
+						if end.Present() {
+							st.End = end
+						}
+						return export.WritePprof(w, st)
 					case "parquet":
 						t, err = export.NewParquet(w, popts)
 					case "csv":

@@ -59,6 +59,7 @@ type source struct {
 	inputs []ingest.Input
 	opts   ingest.Options
 	filter analyze.Filter
+	origin analyze.Origin // what offsets of the window count from
 	tally  *ingest.Tally
 	unmet  int64  // requests that --where left out
 	stop   func() // of the progress line
@@ -119,10 +120,9 @@ func (s *source) each(ctx context.Context, fn func(*trace.Request) error) error 
 // arrived in the window. Where a bound counts from the first arrival, the
 // requests are kept until all have been seen.
 func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error) error {
-	var origin analyze.Origin
 	if !s.filter.NeedsOrigin() {
 		return s.each(ctx, func(r *trace.Request) error {
-			if !s.filter.InWindow(r, &origin) {
+			if !s.filter.InWindow(r, &s.origin) {
 				return nil
 			}
 			return fn(r)
@@ -130,14 +130,14 @@ func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error
 	}
 	var kept []*trace.Request
 	if err := s.each(ctx, func(r *trace.Request) error {
-		origin.See(r)
+		s.origin.See(r)
 		kept = append(kept, r)
 		return nil
 	}); err != nil {
 		return err
 	}
 	for _, r := range kept {
-		if !s.filter.InWindow(r, &origin) {
+		if !s.filter.InWindow(r, &s.origin) {
 			continue
 		}
 		if err := fn(r); err != nil {
@@ -146,6 +146,10 @@ func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error
 	}
 	return nil
 }
+
+// window is the observation window that the user stated, once all has been
+// read.
+func (s *source) window() (start, end trace.Opt[trace.Time]) { return s.filter.Window(&s.origin) }
 
 func (in *input) options() (ingest.Options, error) {
 	opts := ingest.Options{Year: in.year, MaxOpen: in.maxOpen}
