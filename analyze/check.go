@@ -9,13 +9,15 @@ import (
 )
 
 // Check collects what the check command tells of requests beside their issues:
-// how far the source's own figures differ from those by the definitions. The
-// zero Check is empty.
+// how far the source's own figures differ from those by the definitions, and
+// whether the input obeys the laws that every true trace does. The zero Check
+// is empty. The order of adding changes nothing.
 type Check struct {
-	Readings int64 // statements of engines about their state
-
 	requests, inconsistent int64
 	diffs                  [len(reported)][]int64
+	readings               []trace.Reading
+	a                      *Analyzer // for windows and Little's law
+	p                      physics
 }
 
 // reported are the figures of a source that can be set beside ours.
@@ -31,9 +33,15 @@ var reported = [...]struct {
 // Add takes a request into account.
 func (c *Check) Add(r *trace.Request) {
 	c.requests++
-	if b := r.Breakdown(); b.Inconsistent() {
+	b := r.Breakdown()
+	if b.Inconsistent() {
 		c.inconsistent++
 	}
+	if c.a == nil {
+		c.a = New(Options{By: []string{"replica"}})
+	}
+	c.a.Add(r)
+	c.p.add(r, &b)
 	for i, f := range reported {
 		theirs, ok := f.theirs(r).Get()
 		ours, ok2 := f.ours(r).Get()
@@ -43,6 +51,9 @@ func (c *Check) Add(r *trace.Request) {
 	}
 }
 
+// AddReading takes an engine's statement of its state into account.
+func (c *Check) AddReading(r trace.Reading) { c.readings = append(c.readings, r) }
+
 // CheckReport is what was odd about an input, worst first.
 type CheckReport struct {
 	Inputs       int              `json:"inputs"`
@@ -51,6 +62,7 @@ type CheckReport struct {
 	Inconsistent int64            `json:"inconsistent"` // requests whose claims contradict each other or their extent
 	Issues       []CheckIssue     `json:"issues"`
 	Reported     []ReportedFigure `json:"reported"`
+	Physics      Physics          `json:"physics"`
 }
 
 // CheckIssue is one code's line.
@@ -76,8 +88,8 @@ type ReportedFigure struct {
 
 // Report returns the figures; the caller adds the issues.
 func (c *Check) Report(inputs int) *CheckReport {
-	rep := &CheckReport{Inputs: inputs, Requests: c.requests, Readings: c.Readings, Inconsistent: c.inconsistent,
-		Issues: []CheckIssue{}, Reported: []ReportedFigure{}}
+	rep := &CheckReport{Inputs: inputs, Requests: c.requests, Readings: int64(len(c.readings)), Inconsistent: c.inconsistent,
+		Issues: []CheckIssue{}, Reported: []ReportedFigure{}, Physics: c.physics()}
 	for i, f := range reported {
 		d := slices.Clone(c.diffs[i])
 		if len(d) == 0 {

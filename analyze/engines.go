@@ -138,9 +138,6 @@ func whole(o trace.Opt[float64]) trace.Opt[int64] {
 	return trace.Opt[int64]{}
 }
 
-// littleUntold is the reason where Little's law cannot be tested.
-const littleUntold = "some requests do not tell how long they waited"
-
 // little checks Little's law, over all and for each replica.
 func (w *work) little() {
 	w.rep.Little = []LittleCheck{}
@@ -205,7 +202,7 @@ func (w *work) little() {
 		if c.BeyondPercent {
 			switch {
 			case t.told < t.arrivals:
-				c.Reason = littleUntold
+				c.Reason = "some requests do not tell how long they waited"
 			case t.told > t.arrivals:
 				c.Reason = "some requests have no arrival"
 			case win.Stated:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,7 +22,8 @@ func WriteCheckJSON(w io.Writer, r *analyze.CheckReport) error {
 }
 
 // WriteCheckText writes it for people: a block for each code, worst first,
-// then how far the source's own figures differ from ours.
+// then the laws that fail, cannot be tested and hold, then how far the source's
+// own figures differ from ours.
 func WriteCheckText(w io.Writer, r *analyze.CheckReport, opts TextOptions) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s in %s", plural(r.Requests, "request"), plural(int64(r.Inputs), "input"))
@@ -29,7 +31,7 @@ func WriteCheckText(w io.Writer, r *analyze.CheckReport, opts TextOptions) error
 		fmt.Fprintf(&b, ", %s of engine state", plural(r.Readings, "reading"))
 	}
 	switch {
-	case len(r.Issues) == 0 && r.Requests+r.Readings > 0:
+	case len(r.Issues) == 0 && r.Requests+r.Readings > 0 && !slices.ContainsFunc(r.Physics.Laws, failed):
 		b.WriteString(": nothing wrong found\n")
 	default:
 		b.WriteByte('\n')
@@ -49,6 +51,7 @@ func WriteCheckText(w io.Writer, r *analyze.CheckReport, opts TextOptions) error
 			fmt.Fprintf(&b, "         and %s more\n", units.Count(rest))
 		}
 	}
+	writeLaws(&b, r.Physics.Laws, opts.Width)
 	if len(r.Reported) > 0 {
 		b.WriteString("\nThe source's own figures less ours (by the definitions)\n")
 		for _, f := range r.Reported {
@@ -61,6 +64,46 @@ func WriteCheckText(w io.Writer, r *analyze.CheckReport, opts TextOptions) error
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func failed(l analyze.Law) bool { return l.Verdict == analyze.Fails }
+
+// writeLaws gives a block to each law that fails, a line to each reason why
+// some cannot be tested, and one line to all that hold.
+func writeLaws(b *strings.Builder, laws []analyze.Law, width int) {
+	var holds []string
+	var why []string // distinct reasons
+	untested := map[string][]string{}
+	for _, l := range laws {
+		switch l.Verdict {
+		case analyze.Fails:
+			b.WriteByte('\n')
+			wrap(b, "FAILS  ", l.Law+": "+l.Statement, width)
+			wrap(b, "  found     ", l.Found, width)
+			wrap(b, "  likely    ", l.Likely, width)
+			wrap(b, "  distrust  ", strings.Join(l.Distrust, "; "), width)
+			if l.Example != "" {
+				b.WriteString("  furthest  " + l.Example + "\n")
+			}
+		case analyze.Untested:
+			if untested[l.Found] == nil {
+				why = append(why, l.Found)
+			}
+			untested[l.Found] = append(untested[l.Found], l.Law)
+		case analyze.Holds:
+			holds = append(holds, l.Law)
+		}
+	}
+	if len(why) > 0 {
+		b.WriteString("\nCannot be tested\n")
+	}
+	for _, w := range why {
+		wrap(b, "  "+strings.Join(untested[w], ", ")+": ", w, width)
+	}
+	if len(holds) > 0 {
+		b.WriteByte('\n')
+		wrap(b, "Holds: ", strings.Join(holds, ", "), width)
+	}
 }
 
 func duration(ns int64) string { return units.Duration(time.Duration(ns), 1) }

@@ -2,6 +2,7 @@ package export
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/traceview/traceview/analyze"
@@ -18,6 +19,14 @@ func TestWriteCheckText(t *testing.T) {
 			{Name: "e2e", Requests: 1100, Differ: 3, MinNS: -2_000_000, MedianNS: 0, MaxNS: 500},
 			{Name: "ttft", Requests: 1, Differ: 0},
 		},
+		Physics: analyze.Physics{Laws: []analyze.Law{
+			{Law: "nesting", Statement: "an inner span lies in the outer", Verdict: analyze.Fails, Found: "3 of 7 do not", Likely: "clocks differ", Distrust: []string{"ttft", "the order of events"}, Example: "r1 (a.json:9)"},
+			{Law: "depth", Verdict: analyze.Untested, Found: "no engine readings go with these"},
+			{Law: "sampling", Verdict: analyze.Untested, Found: "no engine readings go with these"},
+			{Law: "little", Verdict: analyze.Untested, Found: "nobody waited"},
+			{Law: "order", Verdict: analyze.Holds, Found: "in all"},
+			{Law: "tokens", Verdict: analyze.Holds, Found: "in all"},
+		}},
 	}
 	const want = `1,200 requests in 2 inputs, 1 reading of engine state
 
@@ -34,6 +43,20 @@ NOTE  duplicate-span × 1
   do     nothing
   first  b
 
+FAILS  nesting: an inner span lies in
+       the outer
+  found     3 of 7 do not
+  likely    clocks differ
+  distrust  ttft; the order of events
+  furthest  r1 (a.json:9)
+
+Cannot be tested
+  depth, sampling: no engine readings go
+                   with these
+  little: nobody waited
+
+Holds: order, tokens
+
 The source's own figures less ours (by the definitions)
   e2e   differs in 3 of 1,100 requests: least -2 ms, median 0 ns, most 500 ns
   ttft  differs in 0 of 1 request
@@ -44,6 +67,11 @@ The source's own figures less ours (by the definitions)
 	}
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)
+	}
+	b.Reset()
+	r.Issues, r.Reported = nil, nil
+	if err := WriteCheckText(&b, r, TextOptions{}); err != nil || strings.Contains(b.String(), "nothing wrong") {
+		t.Errorf("a law fails, and yet: %v\n%s", err, b.String())
 	}
 	b.Reset()
 	if err := WriteCheckText(&b, &analyze.CheckReport{Inputs: 1, Requests: 1}, TextOptions{}); err != nil {

@@ -46,6 +46,13 @@ type Reported struct {
 	E2E, TTFT, Queue, Prefill, Decode, Inference Opt[time.Duration]
 }
 
+// Nesting is how the engine's request span lies inside the span of the
+// outermost service, by the clocks that wrote them: before anything was moved.
+type Nesting struct {
+	Service, Replica string        // of the outer span
+	Before, After    time.Duration // from its start to the engine's, from the engine's end to its end; below zero: two clocks differ
+}
+
 // Request is one generation served for one caller. All data is plain; copying
 // is safe as long as slices are not written through.
 type Request struct {
@@ -71,6 +78,8 @@ type Request struct {
 
 	Outcome      Outcome
 	FinishReason string // as the source says it: "stop", "length", …
+
+	Outer Opt[Nesting] // the outermost service around the engine, where its span was seen
 
 	Intervals []Interval // as the source claims them
 	Reported  Reported

@@ -37,7 +37,7 @@ the source's own figures differ from those by the definitions.
 				return err
 			}
 			var c analyze.Check
-			s.opts.Reading = func(trace.Reading) { c.Readings++ }
+			s.opts.Reading = c.AddReading
 			if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error { c.Add(r); return nil }); err != nil {
 				return err
 			}

@@ -39,6 +39,7 @@ func widen(r *trace.Request, n, outer *node) {
 	}
 	ours, theirs := ee.Sub(es), oe.Sub(os)
 	early, late := os.Sub(es), ee.Sub(oe)
+	r.Outer = trace.Some(trace.Nesting{Service: outer.res.service, Replica: outer.res.replica, Before: -early, After: -late})
 	if early <= rounding && late <= rounding {
 		r.Arrival, r.Completed = trace.At(min(os, es), trace.Measured), trace.At(max(oe, ee), trace.Measured)
 		claim(trace.Arrival, trace.Measured, os, es)
