@@ -1,6 +1,15 @@
 package analyze
 
-import "github.com/traceview/traceview/trace"
+import (
+	"cmp"
+	"encoding/binary"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/traceview/traceview/trace"
+)
 
 // Cause is why a nanosecond was waited. Every nanosecond of waiting has exactly
 // one, so that causes sum to waiting.
@@ -57,6 +66,9 @@ type WaitOptions struct {
 	By []string
 	// Equal charges equal shares, whatever is scarce.
 	Equal bool
+	// Sampled says that the requests are a sample, where the data do not:
+	// waiting while none of them ran is then unknown and not hold.
+	Sampled bool
 }
 
 // WaitPart is a stretch of one request's waiting with one cause.
@@ -65,4 +77,869 @@ type WaitPart struct {
 	Cause      Cause
 	Hidden     bool // inferred from holders that the data do not show
 	Avoidable  bool // another replica of the model had no queue and a free slot
+}
+
+// Waits explains waiting: it gives every nanosecond of it one [Cause] and
+// charges it to the requests that held the replica meanwhile. The zero Waits
+// is not ready; see [NewWaits].
+type Waits struct {
+	opts     WaitOptions
+	rows     []waitRow
+	spans    []waitSpan // waiting, of all rows
+	text     []byte
+	segments []trace.Segment // scratch
+
+	places    interner
+	placeRows []placeRow
+	dims      interner
+	dimValues [][]trace.Opt[string] // of the keys
+	key       []byte
+	readings  []trace.Reading
+
+	classNames []string // while a result is made
+}
+
+// waitRow is one request. What is not known of its run is an empty run.
+type waitRow struct {
+	runStart, runEnd, first int64 // it ran from, to; its prompt was computed until
+	queued                  int64
+	in, cached, out         int64 // tokens; negative: absent
+	span                    uint64
+	text                    uint64
+	line                    int64 // where it stands, to break ties
+	spans                   uint32
+	id, ids                 uint32 // lengths in text: of the id, of all
+	place, dim, class       uint32
+	queues                  bool // it tells when it was queued and scheduled
+	ended                   bool // with the last token
+}
+
+// waitSpan is a stretch of waiting.
+type waitSpan struct{ start, end int64 }
+
+// placeRow is what requests of one place, as far as they tell, have in common.
+type placeRow struct {
+	place
+	engine            string
+	resolution        int64
+	requests          int64
+	sampled           bool
+	slots, budget, kv trace.Opt[int64]
+}
+
+// NewWaits returns an empty Waits.
+func NewWaits(opts WaitOptions) *Waits {
+	opts.By = slices.Clone(opts.By)
+	return &Waits{opts: opts}
+}
+
+func (ws *Waits) keys() []string {
+	if len(ws.opts.By) > 0 {
+		return ws.opts.By
+	}
+	return TenantKeys
+}
+
+// Add takes one request into account. It keeps nothing of r.
+func (ws *Waits) Add(r *trace.Request) {
+	w := waitRow{
+		in: tokens(r.Input), cached: tokens(r.Cached), out: tokens(r.Output),
+		span: uint64(len(ws.spans)), text: uint64(len(ws.text)),
+		line: r.Source.Pos.Offset, queues: r.Queued.Present() && r.Scheduled.Present(), queued: int64(r.Queued.At),
+	}
+	ws.segments = r.Segments(ws.segments[:0])
+	const compute = trace.Prefill | trace.Decode
+	var (
+		began, ended, prefilled trace.Opt[trace.Time] // of its compute, as segments tell
+		last                    trace.Time
+	)
+	for _, s := range ws.segments {
+		last = s.End
+		switch {
+		case s.Phase.Kind() == trace.Waiting:
+			n := len(ws.spans)
+			if n > int(w.span) && ws.spans[n-1].end == int64(s.Start) {
+				ws.spans[n-1].end = int64(s.End) // queued, and pushed back at once
+				continue
+			}
+			ws.spans = append(ws.spans, waitSpan{int64(s.Start), int64(s.End)})
+		case s.Phase&compute != 0 && s.Phase&^compute == 0:
+			began, ended = trace.Some(began.Or(s.Start)), trace.Some(s.End)
+			if s.Phase == trace.Prefill {
+				prefilled = ended
+			}
+		}
+	}
+	w.spans = uint32(len(ws.spans) - int(w.span))
+	ws.runOf(r, &w, began, ended, prefilled, last)
+
+	ws.text = append(ws.text, cmp.Or(r.ID, r.TraceID)...)
+	w.id = uint32(uint64(len(ws.text)) - w.text)
+	ws.text = append(append(append(ws.text, r.TraceID...), r.SpanID...), r.Source.Pos.File...)
+	w.ids = uint32(uint64(len(ws.text)) - w.text)
+	if w.line == 0 {
+		w.line = int64(r.Source.Pos.Line)
+	}
+	w.place, w.dim = ws.placeOf(r), ws.dimOf(r)
+	ws.rows = append(ws.rows, w)
+}
+
+// runOf finds from when to when a request held its engine.
+func (ws *Waits) runOf(r *trace.Request, w *waitRow, began, ended, prefilled trace.Opt[trace.Time], last trace.Time) {
+	start, ok := r.Scheduled.Get()
+	if !ok {
+		if start, ok = began.Get(); !ok {
+			return
+		}
+	}
+	end, done := r.LastToken.Get()
+	if t, ok := ended.Get(); ok && !done {
+		end, done = t, true
+	}
+	if t, ok := r.Completed.Get(); ok && !done {
+		end, done = t, true
+	}
+	w.ended = done
+	if r.Outcome != trace.OK || !done {
+		// It held on until it was gone, or was last seen.
+		end, w.ended = max(end, r.Completed.At, last), false
+	}
+	w.runStart, w.runEnd, w.first = int64(start), int64(end), int64(start)
+	if t, ok := prefilled.Get(); ok && (r.FirstToken.Present() || r.Outcome == trace.OK) {
+		w.first = int64(t)
+	} else if t, ok := r.FirstToken.Get(); ok {
+		w.first = int64(t)
+	} else if ok || r.Outcome != trace.OK {
+		w.first = w.runEnd
+	}
+	w.first = min(max(w.first, w.runStart), max(w.runEnd, w.runStart))
+}
+
+// placeOf numbers the place of r and takes into account what r tells of it.
+func (ws *Waits) placeOf(r *trace.Request) uint32 {
+	k := append(ws.key[:0], byte(r.Clock))
+	for _, s := range []string{r.Service, r.Model, r.Replica} {
+		k = binary.AppendUvarint(k, uint64(len(s)))
+		k = append(k, s...)
+	}
+	ws.key = k
+	id, ok := ws.places.ids[string(k)]
+	if !ok {
+		id = ws.places.id(string(k))
+		ws.placeRows = append(ws.placeRows, placeRow{place: place{
+			r.Clock, strings.Clone(r.Service), strings.Clone(r.Model), strings.Clone(r.Replica),
+		}})
+	}
+	p := &ws.placeRows[id]
+	p.requests++
+	p.resolution = max(p.resolution, int64(r.Resolution))
+	for i := range r.Attrs {
+		p.learn(&r.Attrs[i])
+	}
+	return id
+}
+
+// learn takes an attribute that tells of the engine, or of how requests were
+// chosen, into account.
+func (p *placeRow) learn(a *trace.Attr) {
+	name := a.Key[strings.LastIndexByte(a.Key, '.')+1:]
+	var limit *trace.Opt[int64]
+	switch name {
+	case "max_num_seqs", "max_running_requests":
+		limit = &p.slots
+	case "max_num_batched_tokens":
+		limit = &p.budget
+	case "kv_cache_tokens", "max_total_num_tokens":
+		limit = &p.kv
+	case "SampleRate":
+		p.sampled = p.sampled || number64(a.Value) > 1
+		return
+	case "param", "probability", "ratio":
+		if isSampling(a.Key) {
+			v := number64(a.Value)
+			p.sampled = p.sampled || v >= 0 && v < 1
+		}
+		return
+	default:
+		return
+	}
+	if v := number64(a.Value); v >= 1 && v < math.MaxInt64 {
+		*limit = trace.Some(max(limit.Or(0), int64(v))) // the same in any order
+	}
+}
+
+// number64 reads a value as a number; NaN where it is none.
+func number64(v trace.Value) float64 {
+	if f, err := strconv.ParseFloat(v.String(), 64); err == nil {
+		return f
+	}
+	return math.NaN()
+}
+
+// dimOf numbers the values that r has of the keys that make classes.
+func (ws *Waits) dimOf(r *trace.Request) uint32 {
+	k := ws.key[:0]
+	value := func(key string) (string, bool) {
+		if len(ws.opts.By) == 0 {
+			v, ok := r.Attr(key)
+			return v.String(), ok
+		}
+		return Key(r, key)
+	}
+	for _, by := range ws.keys() {
+		v, ok := value(by)
+		if !ok {
+			k = append(k, 0)
+			continue
+		}
+		k = append(k, 1)
+		k = binary.AppendUvarint(k, uint64(len(v)))
+		k = append(k, v...)
+	}
+	ws.key = k
+	if id, ok := ws.dims.ids[string(k)]; ok {
+		return id
+	}
+	var values []trace.Opt[string]
+	for _, by := range ws.keys() {
+		if v, ok := value(by); ok {
+			values = append(values, trace.Some(strings.Clone(v)))
+		} else {
+			values = append(values, trace.Opt[string]{})
+		}
+	}
+	ws.dimValues = append(ws.dimValues, values)
+	return ws.dims.id(string(k))
+}
+
+// AddReading takes an engine's statement of its state into account.
+func (ws *Waits) AddReading(r trace.Reading) { ws.readings = append(ws.readings, r) }
+
+// resolution is the coarsest clock step of those rows.
+func (ws *Waits) resolution(rows []uint32) int64 {
+	var d int64
+	seen := map[uint32]bool{}
+	for _, i := range rows {
+		if p := ws.rows[i].place; !seen[p] {
+			seen[p] = true
+			d = max(d, ws.placeRows[p].resolution)
+		}
+	}
+	return d
+}
+
+// WaitResult is why requests waited and who made them. It is plain data.
+// Durations are whole nanoseconds. The causes sum exactly to the waiting, over
+// all and for each replica; and so do the cells of the matrix, over all, for
+// each replica and for each class of waiter.
+type WaitResult struct {
+	Requests  int64 `json:"requests"`
+	WaitingNS int64 `json:"waiting_ns"`
+	// UnplacedNS is the waiting, within unknown, of requests that could not be
+	// set beside others: their clock is not that of the rest of their replica,
+	// or has no known origin.
+	UnplacedNS int64 `json:"unplaced_ns"`
+	// Untold counts requests that do not tell when they waited or ran: they
+	// may have held the replica unseen.
+	Untold int64 `json:"untold_requests"`
+	// Confidence is the share of waiting whose cause survives small errors of
+	// the limits and of the step model, and does not assume hidden holders.
+	Confidence trace.Opt[float64] `json:"confidence"`
+	// HiddenNS is waiting whose cause assumes holders that the data do not show.
+	HiddenNS    int64          `json:"hidden_ns"`
+	AvoidableNS int64          `json:"avoidable_ns"`
+	Causes      []CauseRow     `json:"causes"` // in the order of [Causes], those without waiting too
+	Replicas    []ReplicaWaits `json:"replicas"`
+
+	By         []string    `json:"by"`         // keys that make classes
+	Classes    []string    `json:"classes"`    // sorted; the last may join those beyond the first hundred
+	Weighting  string      `json:"weighting"`  // "scarce" or "equal"
+	Matrix     []BlameCell `json:"matrix"`     // by waiter, holder, cause; no empty cells
+	Holders    []Holder    `json:"holders"`    // the single requests that were charged most
+	Overtaking []Overtaken `json:"overtaking"` // by class; no empty rows
+
+	ws      *Waits
+	of      []int32 // each row's replica; -1: none
+	work    []*replicaWork
+	charges []int64
+}
+
+// CauseRow is the waiting of one cause.
+type CauseRow struct {
+	Cause      string             `json:"cause"`
+	Remedy     string             `json:"remedy"`
+	NS         int64              `json:"ns"`
+	Share      trace.Opt[float64] `json:"share"` // of all waiting
+	Basis      string             `json:"basis"` // as [trace.Basis] prints; "" without waiting
+	Confidence trace.Opt[float64] `json:"confidence"`
+	HiddenNS   int64              `json:"hidden_ns"`
+	// AvoidableNS is waiting at instants at which another replica of the model
+	// had no queue and a free slot. Waiting for a step never is.
+	AvoidableNS int64 `json:"avoidable_ns"`
+}
+
+// ReplicaWaits is the waiting at one replica.
+type ReplicaWaits struct {
+	Service string `json:"service"`
+	Model   string `json:"model"`
+	Replica string `json:"replica"`
+	Clock   string `json:"clock"`
+	// Assumed: the source names no replica, and the service's requests are
+	// taken to share one engine.
+	Assumed     bool               `json:"replica_assumed"`
+	Sampled     bool               `json:"sampled"` // what ran unseen is not known
+	Requests    int64              `json:"requests"`
+	WaitingNS   int64              `json:"waiting_ns"`
+	Confidence  trace.Opt[float64] `json:"confidence"`
+	Causes      []CauseRow         `json:"causes"`
+	Limits      Limits             `json:"limits"`
+	StepModel   *StepModel         `json:"step_model"` // null: too few requests to fit one
+	ToleranceNS int64              `json:"tolerance_ns"`
+	Stalls      []StallSpan        `json:"stalls"`
+	StartNS     int64              `json:"start_ns"` // of its first event, on its clock
+	EndNS       int64              `json:"end_ns"`
+	BusyNS      int64              `json:"busy_ns"` // something ran
+	RunningMean trace.Opt[float64] `json:"running_mean"`
+	RunningPeak int64              `json:"running_peak"`
+	WaitingMean trace.Opt[float64] `json:"waiting_mean"`
+	Matrix      []BlameCell        `json:"matrix"`
+}
+
+// BlameCell is the waiting of one class that is charged to another. Holder is
+// empty where nobody held: hold, stall, and what is unknown while nothing ran.
+type BlameCell struct {
+	Waiter string `json:"waiter"`
+	Holder string `json:"holder"`
+	Cause  string `json:"cause"`
+	NS     int64  `json:"ns"`
+}
+
+// maxClasses is how many classes are told apart.
+const maxClasses = 100
+
+// Result explains all that was added so far. More may be added afterwards.
+func (ws *Waits) Result() *WaitResult {
+	res := &WaitResult{
+		Requests: int64(len(ws.rows)), Weighting: "scarce", ws: ws,
+		Replicas: []ReplicaWaits{}, Holders: []Holder{}, Overtaking: []Overtaken{}, Matrix: []BlameCell{},
+		of: make([]int32, len(ws.rows)), charges: make([]int64, len(ws.rows)),
+	}
+	if ws.opts.Equal {
+		res.Weighting = "equal"
+	}
+	ws.classify(res)
+	unplaced := ws.group(res)
+	for _, p := range res.work {
+		p.prepare(ws.statedLimits(p))
+	}
+	freeSpells(res.work)
+
+	var sum [causeCount]causeSum
+	cells := map[blameKey]int64{}
+	overtaken := make([]Overtaken, len(ws.classNames))
+	for _, p := range res.work {
+		p.explain(ws.opts.Equal)
+		mine := map[blameKey]int64{}
+		for _, c := range p.blame.close(res.charges) {
+			k := blameKey{c.waiter, c.holder, c.cause}
+			mine[k] += c.ns
+			cells[k] += c.ns
+		}
+		p.overtaking(overtaken)
+		res.Replicas = append(res.Replicas, p.result(ws.matrix(mine)))
+		for c := range sum {
+			sum[c].add(p.sum[c])
+		}
+		p.free, p.blame, p.stretches, p.decodes, p.tl = nil, nil, nil, nil, nil
+	}
+	for _, i := range unplaced {
+		for _, s := range ws.spansOf(&ws.rows[i]) {
+			sum[CauseUnknown].ns += s.end - s.start
+			res.UnplacedNS += s.end - s.start
+			cells[blameKey{ws.rows[i].class, nobody, CauseUnknown}] += s.end - s.start
+		}
+	}
+	for c := range sum {
+		res.WaitingNS += sum[c].ns
+	}
+	basis := func(c Cause) trace.Basis {
+		b := trace.Absent
+		for _, p := range res.work {
+			if p.sum[c].ns != 0 {
+				b = max(b, p.basis(c))
+			}
+		}
+		return b
+	}
+	res.Causes, res.Confidence = causeRows(sum, res.WaitingNS, basis)
+	for _, s := range sum {
+		res.HiddenNS += s.hidden
+		res.AvoidableNS += s.avoidable
+	}
+	res.Matrix = ws.matrix(cells)
+	for c, o := range overtaken {
+		if o.Requests > 0 {
+			o.Class = ws.classNames[c]
+			res.Overtaking = append(res.Overtaking, o)
+		}
+	}
+	ws.holders(res)
+	return res
+}
+
+// Parts returns the waiting of the i-th request that was added, in order. The
+// parts sum exactly to its waiting. It is nil for an i that was not added.
+func (res *WaitResult) Parts(i int) []WaitPart {
+	if i < 0 || i >= len(res.of) {
+		return nil
+	}
+	var parts []WaitPart
+	for _, s := range res.ws.spansOf(&res.ws.rows[i]) {
+		if res.of[i] < 0 {
+			parts = append(parts, WaitPart{Start: trace.Time(s.start), End: trace.Time(s.end)})
+			continue
+		}
+		parts = res.work[res.of[i]].parts(parts, s)
+	}
+	return parts
+}
+
+// Charged returns how much of others' waiting, and of its own, the i-th
+// request that was added is charged.
+func (res *WaitResult) Charged(i int) int64 {
+	if i < 0 || i >= len(res.charges) {
+		return 0
+	}
+	return res.charges[i]
+}
+
+func (ws *Waits) spansOf(r *waitRow) []waitSpan { return ws.spans[r.span : r.span+uint64(r.spans)] }
+
+func (s *causeSum) add(o causeSum) {
+	s.ns += o.ns
+	s.sure += o.sure
+	s.hidden += o.hidden
+	s.avoidable += o.avoidable
+}
+
+func causeRows(sum [causeCount]causeSum, all int64, basis func(Cause) trace.Basis) (rows []CauseRow, confidence trace.Opt[float64]) {
+	var sure int64
+	for _, c := range Causes() {
+		s := &sum[c]
+		row := CauseRow{Cause: c.String(), Remedy: c.Remedy(), NS: s.ns, Share: share(s.ns, all), HiddenNS: s.hidden, AvoidableNS: s.avoidable}
+		if s.ns != 0 && c != CauseUnknown {
+			row.Basis, row.Confidence = basis(c).String(), share(s.sure, s.ns)
+		}
+		sure += s.sure
+		rows = append(rows, row)
+	}
+	return rows, share(sure, all)
+}
+
+// basis is how the replica's waiting of a cause is known.
+func (p *replicaWork) basis(c Cause) trace.Basis {
+	stated := func(l Limit) bool { return l.How == LimitStated || l.How == LimitData }
+	switch c {
+	case CauseHold:
+		return trace.Derived
+	case CauseSlots:
+		if stated(p.limit.Slots) && p.sum[c].hidden == 0 {
+			return trace.Derived
+		}
+	}
+	return trace.Inferred
+}
+
+func (p *replicaWork) result(matrix []BlameCell) ReplicaWaits {
+	rw := ReplicaWaits{
+		Service: p.key.service, Model: p.key.model, Replica: p.key.replica, Clock: p.key.clock.String(),
+		Assumed: p.key.replica == "", Sampled: p.sampled,
+		Requests: int64(len(p.rows)), Limits: p.limit, StepModel: p.model, ToleranceNS: p.tol, Stalls: p.stalls,
+		StartNS: p.tl.origin, EndNS: p.tl.origin + p.tl.end, BusyNS: p.busy, RunningPeak: int64(p.peak), Matrix: matrix,
+	}
+	if rw.Stalls == nil {
+		rw.Stalls = []StallSpan{}
+	}
+	if p.tl.end > 0 {
+		rw.RunningMean = trace.Some(p.area[0] / float64(p.tl.end))
+		rw.WaitingMean = trace.Some(p.area[1] / float64(p.tl.end))
+	}
+	for _, s := range p.sum {
+		rw.WaitingNS += s.ns
+	}
+	rw.Causes, rw.Confidence = causeRows(p.sum, rw.WaitingNS, p.basis)
+	return rw
+}
+
+type blameKey struct {
+	waiter, holder uint32
+	cause          Cause
+}
+
+// matrix turns cells into rows, in order.
+func (ws *Waits) matrix(cells map[blameKey]int64) []BlameCell {
+	rows := make([]BlameCell, 0, len(cells))
+	for k, ns := range cells {
+		if ns == 0 {
+			continue
+		}
+		c := BlameCell{Waiter: ws.classNames[k.waiter], Cause: k.cause.String(), NS: ns}
+		if k.holder != nobody {
+			c.Holder = ws.classNames[k.holder]
+		}
+		rows = append(rows, c)
+	}
+	slices.SortFunc(rows, func(x, y BlameCell) int {
+		return cmp.Or(cmp.Compare(x.Waiter, y.Waiter), cmp.Compare(x.Holder, y.Holder), cmp.Compare(x.Cause, y.Cause))
+	})
+	return rows
+}
+
+// classify gives each row its class and names the classes.
+func (ws *Waits) classify(res *WaitResult) {
+	keys := ws.keys()
+	from, to := 0, len(keys)
+	if len(ws.opts.By) == 0 {
+		// The first key that any request has.
+		from = slices.IndexFunc(keys, func(string) bool {
+			from++
+			return slices.ContainsFunc(ws.dimValues, func(v []trace.Opt[string]) bool { return v[from-1].Present() })
+		})
+		if to = from + 1; from < 0 {
+			from, to = 0, 0
+		}
+	}
+	res.By = append([]string{}, keys[from:to]...)
+	name := func(values []trace.Opt[string]) string {
+		if len(values) == 0 {
+			return "all"
+		}
+		var parts []string
+		for _, v := range values {
+			parts = append(parts, cmp.Or(v.Or(""), "(none)"))
+		}
+		return strings.Join(parts, ", ")
+	}
+	size := map[string]int64{}
+	byDim := make([]int64, len(ws.dimValues))
+	for _, r := range ws.rows {
+		byDim[r.dim]++
+	}
+	names := make([]string, len(ws.dimValues))
+	for d, v := range ws.dimValues {
+		names[d] = name(v[from:to])
+		size[names[d]] += byDim[d]
+	}
+	list := make([]string, 0, len(size))
+	for n := range size {
+		list = append(list, n)
+	}
+	slices.SortFunc(list, func(x, y string) int { return cmp.Or(cmp.Compare(size[y], size[x]), cmp.Compare(x, y)) })
+	rest := len(list) > maxClasses
+	if rest {
+		list = list[:maxClasses]
+	}
+	slices.Sort(list)
+	number := make(map[string]uint32, len(list))
+	for i, n := range list {
+		number[n] = uint32(i)
+	}
+	if rest {
+		list = append(list, "(all other)")
+	}
+	class := make([]uint32, len(names))
+	for d, n := range names {
+		c, ok := number[n]
+		if !ok {
+			c = maxClasses
+		}
+		class[d] = c
+	}
+	for i := range ws.rows {
+		ws.rows[i].class = class[ws.rows[i].dim]
+	}
+	ws.classNames, res.Classes = list, list
+}
+
+// farthest bounds instants, so that differences of any two fit int64.
+const farthest = 1 << 61
+
+// group puts the rows to their replicas and returns those that have none.
+func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
+	// Requests that do not tell their model join the only model of their
+	// replica.
+	type engine struct{ service, replica string }
+	models := map[engine]map[string]bool{}
+	for _, p := range ws.placeRows {
+		e := engine{p.service, p.replica}
+		if models[e] == nil {
+			models[e] = map[string]bool{}
+		}
+		if p.model != "" {
+			models[e][p.model] = true
+		}
+	}
+	final := make([]place, len(ws.placeRows))
+	clocks := map[place]*[trace.ClockRelative + 1]int64{} // requests by clock
+	noClock := func(p place) place { p.clock = 0; return p }
+	for i, p := range ws.placeRows {
+		if m := models[engine{p.service, p.replica}]; p.model == "" && len(m) == 1 {
+			for name := range m {
+				p.model = name
+			}
+		}
+		final[i] = p.place
+		k := noClock(p.place)
+		if clocks[k] == nil {
+			clocks[k] = new([trace.ClockRelative + 1]int64)
+		}
+		if int(p.clock) < len(clocks[k]) {
+			clocks[k][p.clock] += p.requests
+		}
+	}
+	byPlace := map[place]*replicaWork{}
+	placed := make([]*replicaWork, len(ws.placeRows)) // nil: none
+	for i, p := range final {
+		main := trace.ClockUnknown
+		n := clocks[noClock(p)]
+		for c := trace.ClockUnix; int(c) < len(n); c++ {
+			if n[c] > 0 && (main == trace.ClockUnknown || n[c] > n[main]) {
+				main = c
+			}
+		}
+		if p.clock != main || main == trace.ClockUnknown {
+			continue
+		}
+		w := byPlace[p]
+		if w == nil {
+			w = &replicaWork{ws: ws, key: p, sampled: ws.opts.Sampled}
+			byPlace[p] = w
+		}
+		w.sampled = w.sampled || ws.placeRows[i].sampled
+		placed[i] = w
+	}
+	for i := range ws.rows {
+		r := &ws.rows[i]
+		if r.spans == 0 && r.runEnd <= r.runStart {
+			res.Untold++
+			continue
+		}
+		w := placed[r.place]
+		if w == nil || !r.fits(ws) {
+			unplaced = append(unplaced, uint32(i))
+			continue
+		}
+		w.rows = append(w.rows, uint32(i))
+	}
+	for _, w := range byPlace {
+		if len(w.rows) > 0 {
+			res.work = append(res.work, w)
+		}
+	}
+	slices.SortFunc(res.work, func(x, y *replicaWork) int {
+		return cmp.Or(cmp.Compare(x.key.service, y.key.service), cmp.Compare(x.key.model, y.key.model),
+			cmp.Compare(x.key.replica, y.key.replica), cmp.Compare(x.key.clock, y.key.clock))
+	})
+	for i := range res.of {
+		res.of[i] = -1
+	}
+	for n, w := range res.work {
+		for _, i := range w.rows {
+			res.of[i] = int32(n)
+		}
+		ws.order(w.rows)
+	}
+	return unplaced
+}
+
+// fits reports whether r's instants are such that differences fit int64.
+func (r *waitRow) fits(ws *Waits) bool {
+	in := func(t int64) bool { return -farthest < t && t < farthest }
+	for _, s := range ws.spansOf(r) {
+		if !in(s.start) || !in(s.end) {
+			return false
+		}
+	}
+	return in(r.runStart) && in(r.runEnd)
+}
+
+// order sorts rows by what they are, so that the order of adding never shows.
+func (ws *Waits) order(rows []uint32) {
+	at := func(r *waitRow) int64 {
+		if r.spans > 0 {
+			return ws.spans[r.span].start
+		}
+		return r.runStart
+	}
+	least := int64(math.MaxInt64)
+	for _, i := range rows {
+		least = min(least, at(&ws.rows[i]))
+	}
+	events := make([]event, len(rows))
+	for k, i := range rows {
+		events[k] = event{at: at(&ws.rows[i]) - least, of: i}
+	}
+	events = sortEvents(events)
+	for i := 0; i < len(events); {
+		j := i + 1
+		for j < len(events) && events[j].at == events[i].at {
+			j++
+		}
+		if j-i > 1 {
+			slices.SortFunc(events[i:j], func(x, y event) int { return ws.compare(&ws.rows[x.of], &ws.rows[y.of]) })
+		}
+		i = j
+	}
+	for k, e := range events {
+		rows[k] = e.of
+	}
+}
+
+func (ws *Waits) compare(x, y *waitRow) int {
+	if c := cmp.Or(
+		cmp.Compare(x.runStart, y.runStart), cmp.Compare(x.runEnd, y.runEnd), cmp.Compare(x.first, y.first),
+		cmp.Compare(x.in, y.in), cmp.Compare(x.cached, y.cached), cmp.Compare(x.out, y.out),
+		cmp.Compare(x.class, y.class), cmp.Compare(x.spans, y.spans), cmp.Compare(x.line, y.line),
+	); c != 0 {
+		return c
+	}
+	if c := slices.Compare(ws.text[x.text:x.text+uint64(x.ids)], ws.text[y.text:y.text+uint64(y.ids)]); c != 0 {
+		return c
+	}
+	return slices.CompareFunc(ws.spansOf(x), ws.spansOf(y), func(a, b waitSpan) int {
+		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end))
+	})
+}
+
+// statedLimits are the limits that the user or the data say.
+func (ws *Waits) statedLimits(p *replicaWork) Limits {
+	var slots, budget, kv trace.Opt[int64]
+	seen := map[uint32]bool{}
+	for _, i := range p.rows {
+		n := ws.rows[i].place
+		if seen[n] {
+			continue
+		}
+		seen[n] = true
+		r := &ws.placeRows[n]
+		for _, x := range []struct{ to, from *trace.Opt[int64] }{{&slots, &r.slots}, {&budget, &r.budget}, {&kv, &r.kv}} {
+			if v, ok := x.from.Get(); ok {
+				*x.to = trace.Some(max(x.to.Or(v), v))
+			}
+		}
+	}
+	limit := func(stated, data trace.Opt[int64]) Limit {
+		if v, ok := stated.Get(); ok && v > 0 {
+			return known(v, LimitStated)
+		}
+		if v, ok := data.Get(); ok {
+			return known(v, LimitData)
+		}
+		return Limit{}
+	}
+	return Limits{Slots: limit(ws.opts.Slots, slots), Budget: limit(ws.opts.Budget, budget), KV: limit(ws.opts.KVTokens, kv)}
+}
+
+// freeSpells finds when some replica of each model had no queue and a free
+// slot. One that waits is not free itself: the spells that concern it are
+// others'.
+func freeSpells(work []*replicaWork) {
+	type pool struct {
+		clock       trace.Clock
+		model, name string
+	}
+	pools := map[pool][]*replicaWork{}
+	for _, p := range work {
+		k := pool{p.key.clock, p.key.model, ""}
+		if k.model == "" {
+			k.name = p.key.service
+		}
+		pools[k] = append(pools[k], p)
+	}
+	for _, members := range pools {
+		if len(members) < 2 {
+			continue
+		}
+		from, to := int64(math.MaxInt64), int64(math.MinInt64)
+		for _, p := range members {
+			from, to = min(from, p.tl.origin), max(to, p.tl.origin+p.tl.end)
+		}
+		var all []spell
+		for _, p := range members {
+			all = p.freeSpells(all, from, to)
+		}
+		slices.SortFunc(all, func(x, y spell) int { return cmpInt(x.start, y.start) })
+		joined := all[:0]
+		for _, s := range all {
+			if n := len(joined); n > 0 && s.start <= joined[n-1].end {
+				joined[n-1].end = max(joined[n-1].end, s.end)
+				continue
+			}
+			joined = append(joined, s)
+		}
+		for _, p := range members {
+			p.free = joined
+		}
+	}
+}
+
+// freeSpells appends when p had no queue and a free slot, between two instants
+// on its clock. Where no slot limit is known, as many slots count as were
+// seen taken at once.
+func (p *replicaWork) freeSpells(dst []spell, from, to int64) []spell {
+	slots := p.limit.Slots.Value.Or(int64(max(p.peak, 1)))
+	var s state
+	at := from
+	events := p.tl.events
+	for i := 0; ; {
+		free := s.w == 0 && int64(s.n) < slots
+		next := to
+		if i < len(events) {
+			next = events[i].at + p.tl.origin
+		}
+		if free && next > at {
+			if n := len(dst); n > 0 && dst[n-1].end == at {
+				dst[n-1].end = next
+			} else {
+				dst = append(dst, spell{at, next})
+			}
+		}
+		if i == len(events) {
+			return dst
+		}
+		at = next
+		for t := events[i].at; i < len(events) && events[i].at == t; i++ {
+			s.change(p.tl, events[i])
+		}
+	}
+}
+
+// holders names the requests that were charged most.
+func (ws *Waits) holders(res *WaitResult) {
+	var top []int
+	less := func(x, y int) int {
+		return cmp.Or(cmp.Compare(res.charges[y], res.charges[x]),
+			ws.compare(&ws.rows[x], &ws.rows[y]), cmp.Compare(res.of[x], res.of[y]))
+	}
+	for i, ns := range res.charges {
+		if ns <= 0 || len(top) == topHolders && less(i, top[len(top)-1]) >= 0 {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(top, i, less)
+		top = slices.Insert(top, at, i)
+		top = top[:min(len(top), topHolders)]
+	}
+	for _, i := range top {
+		r := &ws.rows[i]
+		p := res.work[res.of[i]]
+		h := Holder{
+			ID: string(ws.text[r.text : r.text+uint64(r.id)]), Class: ws.classNames[r.class],
+			Service: p.key.service, Model: p.key.model, Replica: p.key.replica,
+			Input: r.in, Output: r.out, ScheduledNS: r.runStart, EndNS: r.runEnd, ChargedNS: res.charges[i],
+		}
+		for _, s := range ws.spansOf(r) {
+			h.WaitedNS += s.end - s.start
+		}
+		res.Holders = append(res.Holders, h)
+	}
 }

@@ -1,0 +1,546 @@
+package analyze
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// stretch is a piece of a replica's time during which some request waited and
+// nothing changed, with all that the cause depends on.
+type stretch struct {
+	start, end int64
+	n, w       int32
+	u          float32 // tokens in memory with the next request in it
+	group      float32 // tokens in the step with the next request in it
+	flags      stretchFlags
+}
+
+type stretchFlags uint8
+
+const (
+	refused    stretchFlags = 1 << iota // the next request had been looked at and was not taken
+	prefilling                          // a prefill was under way
+	inChunks                            // one of those that take several steps
+	waitedLong                          // the next request's whole wait exceeds the step
+	headOfLine                          // prefill is most of the step in flight
+	nearHalf                            // whether it is hangs on the model's error
+	noModel                             // there is no model to tell that
+)
+
+const (
+	tolerance    = 50_000 // nanoseconds: how exact clocks are believed to be where the data agree with it
+	refusedSteps = 1.3    // steps after which who still waits has been refused
+	overhead     = 8      // tokens of memory that a request takes beside its own: half a block
+)
+
+// replicaWork is one replica on its way to a result.
+type replicaWork struct {
+	ws   *Waits
+	key  place
+	rows []uint32
+	tl   *timeline
+
+	tol       int64
+	model     *StepModel
+	decodes   []decode
+	stretches []stretch
+	limit     Limits
+	stalls    []StallSpan
+	peak      int
+	busy      int64 // time with n > 0
+	area      [2]float64
+	// The largest group of requests that was taken up at one instant and
+	// computed in one step, and the smallest that was not, in tokens.
+	tookWhole, tookParts float64
+	sampled              bool
+	free                 []spell // shared by the replicas of one model
+	segments             []segment
+	sum                  [causeCount]causeSum
+	blame                *ledger
+}
+
+// causeSum is the waiting of one cause.
+type causeSum struct{ ns, sure, hidden, avoidable int64 }
+
+// segment is a stretch of time, on the replica's own clock, whose waiting has
+// one cause.
+type segment struct {
+	start, end        int64
+	cause             Cause
+	hidden, avoidable bool
+}
+
+// prepare does all that one replica can do alone.
+func (p *replicaWork) prepare(stated Limits) {
+	p.tl = p.ws.newTimeline(p.rows)
+	ds := p.tl.decodes(p.ws.rows, tolerance)
+	p.model = fit(ds)
+	p.tol = p.clockTolerance()
+	if p.tol != tolerance {
+		ds = p.tl.decodes(p.ws.rows, p.tol) // for what is chunked
+	}
+	p.decodes = ds
+	p.sweep()
+	p.limit = p.limits(stated)
+	p.findStalls()
+}
+
+// clockTolerance tells within what the instants of one step agree. Where many
+// admissions come right with a token of another request, clocks are exact;
+// else they are trusted to a part of the step.
+func (p *replicaWork) clockTolerance() int64 {
+	tl := p.tl
+	var tokens []int64
+	for _, e := range tl.events {
+		r := e.kind == prefillEnds || e.kind == leaveRunning
+		if r && tl.isEdge(e) {
+			tokens = append(tokens, e.at)
+		}
+	}
+	i, near, all := 0, 0, 0
+	for _, e := range tl.events {
+		if e.kind != leaveWaiting || !tl.waits[e.of].admitted {
+			continue
+		}
+		for i < len(tokens) && tokens[i] < e.at {
+			i++
+		}
+		all++
+		if i < len(tokens) && tokens[i]-e.at <= tolerance || i > 0 && e.at-tokens[i-1] <= tolerance {
+			near++
+		}
+	}
+	tol := int64(tolerance)
+	if all > 0 && float64(near) < 0.3*float64(all) && p.model != nil {
+		tol = max(tol, int64(0.4*min(p.model.BaseNS, 1e15)))
+	}
+	return max(tol, p.ws.resolution(p.rows))
+}
+
+// waitHeap orders waiting requests by who is scheduled next, as hindsight
+// knows; those that never were come last.
+type waitHeap struct {
+	waits []wait
+	of    []uint32
+}
+
+func (h *waitHeap) Len() int      { return len(h.of) }
+func (h *waitHeap) Swap(i, j int) { h.of[i], h.of[j] = h.of[j], h.of[i] }
+func (h *waitHeap) Less(i, j int) bool {
+	x, y := &h.waits[h.of[i]], &h.waits[h.of[j]]
+	if x.admitted != y.admitted {
+		return x.admitted
+	}
+	if x.end != y.end {
+		return x.end < y.end
+	}
+	return h.of[i] < h.of[j]
+}
+func (h *waitHeap) Push(x any) { h.of = append(h.of, x.(uint32)) }
+func (h *waitHeap) Pop() any {
+	x := h.of[len(h.of)-1]
+	h.of = h.of[:len(h.of)-1]
+	return x
+}
+
+// sweep cuts the timeline into stretches and gathers what limits are read
+// from.
+func (p *replicaWork) sweep() {
+	tl := p.tl
+	var (
+		s      state
+		queue  = waitHeap{waits: tl.waits}
+		edge   = -1 // the latest edge
+		gone   = make([]bool, len(tl.waits))
+		g      group
+		events = tl.events
+	)
+	for i := 0; i < len(events); {
+		t := events[i].at
+		for ; i < len(events) && events[i].at == t; i++ {
+			e := events[i]
+			switch e.kind {
+			case enterWaiting:
+				heap.Push(&queue, e.of)
+			case leaveWaiting:
+				gone[e.of] = true
+			case enterRunning:
+				if r := &tl.runs[e.of]; r.first > r.start {
+					p.join(&g, r, &s)
+				}
+			}
+			s.change(tl, e)
+		}
+		p.peak = max(p.peak, s.n)
+		for edge+1 < len(tl.edges) && tl.edges[edge+1] <= t {
+			edge++
+		}
+		for len(queue.of) > 0 && gone[queue.of[0]] {
+			heap.Pop(&queue)
+		}
+		if i == len(events) {
+			break
+		}
+		next := events[i].at
+		d := next - t
+		if s.n > 0 {
+			p.busy += d
+		}
+		p.area[0] += float64(s.n) * float64(d)
+		p.area[1] += float64(s.w) * float64(d)
+		if s.w > 0 && len(queue.of) > 0 {
+			since := int64(-1 << 62)
+			if edge >= 0 {
+				since = tl.edges[edge]
+			}
+			p.cut(&s, &tl.waits[queue.of[0]], t, next, since)
+		}
+		s.advance(d)
+	}
+	p.close(&g)
+}
+
+// group is the requests that were taken up at one instant.
+type group struct {
+	open, mixed, chunked bool
+	start                int64
+	tokens               float64
+}
+
+func (p *replicaWork) join(g *group, r *run, s *state) {
+	if g.open && r.start-g.start > p.tol {
+		p.close(g)
+	}
+	if !g.open {
+		// With a prefill already under way, what else the step computed is not
+		// known.
+		*g = group{open: true, start: r.start, tokens: float64(s.n - s.prefills), mixed: s.prefills > 0}
+	}
+	g.tokens += r.compute
+	g.chunked = g.chunked || r.chunked
+}
+
+func (p *replicaWork) close(g *group) {
+	switch {
+	case !g.open || g.mixed:
+	case !g.chunked:
+		p.tookWhole = max(p.tookWhole, g.tokens)
+	case p.tookParts == 0 || g.tokens < p.tookParts:
+		p.tookParts = g.tokens
+	}
+	*g = group{}
+}
+
+// cut appends the stretch from t to next with head next in line. since is the
+// latest edge.
+func (p *replicaWork) cut(s *state, head *wait, t, next, since int64) {
+	v := stretch{
+		start: t, end: next, n: int32(s.n), w: int32(s.w),
+		u:     float32(s.resident + s.growth*float64(next-t)/2 + overhead*float64(s.n) + head.need),
+		group: float32(s.compute + float64(s.n-s.prefills) + head.compute),
+	}
+	if s.prefills > 0 {
+		v.flags |= prefilling
+	}
+	if s.chunked > 0 {
+		v.flags |= inChunks
+	}
+	var looked int64 // when a look at head is overdue
+	if p.model != nil {
+		total, prefill := p.model.step(s, 1)
+		if prefill > total/2 {
+			v.flags |= headOfLine
+		}
+		for _, scale := range [2]float64{0.85, 1.15} {
+			if total, prefill := p.model.step(s, scale); (prefill > total/2) != (v.flags&headOfLine != 0) {
+				v.flags |= nearHalf
+			}
+		}
+		long := int64(refusedSteps * min(total, 1e15))
+		looked = head.start + long
+		if head.end-head.start > long {
+			v.flags |= waitedLong
+		}
+	} else if s.prefills > 0 {
+		v.flags |= noModel
+	}
+	if s.n > 0 {
+		switch {
+		case head.start < since-p.tol && (!head.admitted || head.end > since+p.tol),
+			p.model != nil && looked <= t:
+			v.flags |= refused
+		case p.model != nil && looked < next:
+			v.end = looked
+			p.stretches = append(p.stretches, v)
+			v.start, v.end = looked, next
+			v.flags |= refused
+		}
+	}
+	p.stretches = append(p.stretches, v)
+}
+
+// verdict is what is assumed where a cause is decided.
+type verdict struct {
+	slots, budget, kv float64 // infinite: not known
+	hidden            bool    // holders that the data do not show may be assumed
+	sampled           bool
+}
+
+// decide names the cause of a stretch. hidden says that it assumes holders
+// that the data do not show.
+func (v *verdict) decide(s *stretch, stalled bool) (c Cause, hidden bool) {
+	n, u := float64(s.n), float64(s.u)
+	is := func(f stretchFlags) bool { return s.flags&f != 0 }
+	switch {
+	case s.n <= 0 && v.sampled:
+		return CauseUnknown, false
+	case s.n <= 0:
+		return CauseHold, false
+	case stalled:
+		return CauseStall, false
+	case n >= v.slots:
+		return CauseSlots, false
+	case is(refused|waitedLong) && u > 0.98*v.kv && (!is(inChunks) || u >= v.kv):
+		return CauseKVCache, false
+	case is(refused) && (is(inChunks) || is(prefilling) && float64(s.group) > v.budget):
+		return CausePrefill, false
+	case is(refused) && v.hidden && (n >= 0.75*v.slots || n >= v.slots-1):
+		return CauseSlots, true
+	case is(refused) && v.hidden && u > 0.85*v.kv:
+		return CauseKVCache, true
+	case is(refused | noModel):
+		return CauseUnknown, false
+	case is(headOfLine):
+		return CausePrefill, false
+	}
+	return CauseStep, false
+}
+
+// A spell is a stretch of time.
+type spell struct{ start, end int64 }
+
+// explain gives every stretch its cause and charges the holders.
+func (p *replicaWork) explain(equal bool) {
+	base := verdict{
+		slots: orInf(p.limit.Slots.Value), kv: orInf(p.limit.KV.Value),
+		budget: orInf(p.limit.Budget.Value), hidden: true, sampled: p.sampled,
+	}
+	if !p.limit.Budget.Value.Present() {
+		base.budget = orInf(p.limit.Budget.Low)
+	}
+	less, more := base, base
+	less.kv *= 0.97
+	more.kv *= 1.03
+	less.hidden, more.hidden = false, false
+
+	p.blame = newLedger(p, equal)
+	stall, free := 0, 0
+	for i := range p.stretches {
+		s := &p.stretches[i]
+		for stall < len(p.stalls) && p.stalls[stall].EndNS-p.tl.origin <= s.start {
+			stall++
+		}
+		stalled := stall < len(p.stalls) && p.stalls[stall].Confirmed && p.stalls[stall].StartNS-p.tl.origin <= s.start
+		c, hidden := base.decide(s, stalled)
+		ns := int64(s.w) * (s.end - s.start)
+		sum := &p.sum[c]
+		sum.ns += ns
+		if hidden {
+			sum.hidden += ns
+		} else if c != CauseUnknown && (s.flags&nearHalf == 0 || !ninth(c, s)) {
+			c1, _ := less.decide(s, stalled)
+			c2, _ := more.decide(s, stalled)
+			if c1 == c && c2 == c {
+				sum.sure += ns
+			}
+		}
+		p.blame.charge(s, c)
+		from, to := s.start+p.tl.origin, s.end+p.tl.origin
+		if c == CauseStep {
+			p.segment(segment{from, to, c, hidden, false})
+			continue
+		}
+		for free < len(p.free) && p.free[free].end <= from {
+			free++
+		}
+		for k := free; from < to; k++ {
+			if k >= len(p.free) || p.free[k].start >= to {
+				p.segment(segment{from, to, c, hidden, false})
+				break
+			}
+			if f := p.free[k].start; f > from {
+				p.segment(segment{from, f, c, hidden, false})
+				from = f
+			}
+			f := min(p.free[k].end, to)
+			p.segment(segment{from, f, c, hidden, true})
+			sum.avoidable += int64(s.w) * (f - from)
+			from = f
+		}
+	}
+}
+
+// ninth reports whether the cause hangs on how much of the step is prefill.
+func ninth(c Cause, s *stretch) bool {
+	return c == CauseStep || c == CausePrefill && s.flags&refused == 0
+}
+
+func orInf(o trace.Opt[int64]) float64 {
+	if v, ok := o.Get(); ok {
+		return float64(v)
+	}
+	return math.Inf(1)
+}
+
+// segment appends to the segments, or makes the last one longer.
+func (p *replicaWork) segment(s segment) {
+	if n := len(p.segments); n > 0 {
+		if l := &p.segments[n-1]; l.end == s.start && l.cause == s.cause && l.hidden == s.hidden && l.avoidable == s.avoidable {
+			l.end = s.end
+			return
+		}
+	}
+	p.segments = append(p.segments, s)
+}
+
+// parts appends what of the segments lies in the wait.
+func (p *replicaWork) parts(dst []WaitPart, w waitSpan) []WaitPart {
+	i, _ := slices.BinarySearchFunc(p.segments, w.start, func(s segment, t int64) int {
+		if s.end <= t {
+			return -1
+		}
+		return 1
+	})
+	for ; i < len(p.segments) && p.segments[i].start < w.end; i++ {
+		s := &p.segments[i]
+		dst = append(dst, WaitPart{
+			Start: trace.Time(max(s.start, w.start)), End: trace.Time(min(s.end, w.end)),
+			Cause: s.cause, Hidden: s.hidden, Avoidable: s.avoidable,
+		})
+	}
+	return dst
+}
+
+// StallSpan is a gap in a replica's progress while requests ran.
+type StallSpan struct {
+	StartNS int64 `json:"start_ns"` // the last progress before it, on the replica's clock
+	EndNS   int64 `json:"end_ns"`   // the first progress after it
+	Running int   `json:"running"`  // requests that ran across it
+	// Confirmed: every request that ran across it was late. Without a step
+	// model nothing can be confirmed: a long generation alone is silent too.
+	Confirmed bool `json:"confirmed"`
+}
+
+const (
+	stallGap     = 1_000_000_000 // nanoseconds without progress
+	stallMedians = 10            // times the trailing median gap
+	stallTrail   = 101           // gaps in that
+	maxGaps      = 1000          // the longest are looked at
+)
+
+// findStalls looks for gaps in which everything froze.
+func (p *replicaWork) findStalls() {
+	var gaps []spell
+	var trail [stallTrail]int64
+	edges := p.tl.edges
+	for i := 1; i < len(edges); i++ {
+		gap := edges[i] - edges[i-1]
+		if gap > stallGap {
+			// Beyond ten medians: most gaps before it are below a tenth of it.
+			below, have := 0, min(i-1, stallTrail)
+			for _, g := range trail[:have] {
+				if g < gap/stallMedians {
+					below++
+				}
+			}
+			if 2*below > have {
+				gaps = append(gaps, spell{edges[i-1], edges[i]})
+			}
+		}
+		trail[(i-1)%stallTrail] = gap
+	}
+	if len(gaps) > maxGaps {
+		slices.SortFunc(gaps, func(x, y spell) int {
+			if c := cmpInt(y.end-y.start, x.end-x.start); c != 0 {
+				return c
+			}
+			return cmpInt(x.start, y.start)
+		})
+		gaps = gaps[:maxGaps]
+		slices.SortFunc(gaps, func(x, y spell) int { return cmpInt(x.start, y.start) })
+	}
+	var (
+		s       state
+		running []uint32
+		at      = map[uint32]int{} // where in running
+		tl      = p.tl
+	)
+	for i := 0; len(gaps) > 0 && i < len(tl.events); {
+		t := tl.events[i].at
+		for ; i < len(tl.events) && tl.events[i].at == t; i++ {
+			e := tl.events[i]
+			s.change(tl, e)
+			switch e.kind {
+			case enterRunning:
+				at[e.of] = len(running)
+				running = append(running, e.of)
+			case leaveRunning:
+				last := running[len(running)-1]
+				running[at[e.of]], at[last] = last, at[e.of]
+				running = running[:len(running)-1]
+				delete(at, e.of)
+			}
+		}
+		if t != gaps[0].start {
+			continue
+		}
+		if stall, ok := p.judge(gaps[0], running, &s); ok {
+			p.stalls = append(p.stalls, stall)
+		}
+		gaps = gaps[1:]
+	}
+}
+
+// judge tells a stall from a silence. running are those in flight when the gap
+// begins, s is the state then.
+func (p *replicaWork) judge(gap spell, running []uint32, s *state) (StallSpan, bool) {
+	stall := StallSpan{StartNS: gap.start + p.tl.origin, EndNS: gap.end + p.tl.origin}
+	length := float64(gap.end - gap.start)
+	var step float64
+	if p.model != nil {
+		whole := *s
+		whole.inChunks, whole.rate = 0, 0
+		if step, _ = p.model.step(&whole, 1); s.prefills > 0 && length <= 3*step {
+			return stall, false
+		}
+	}
+	checked := false
+	for _, i := range running {
+		r := &p.tl.runs[i]
+		if r.end < gap.end {
+			continue
+		}
+		stall.Running++
+		if p.model == nil {
+			continue
+		}
+		late := 0.0
+		switch d := &p.decodes[i]; {
+		case r.first >= gap.end && r.first > r.start:
+			late = float64(r.first-r.start) - step
+		case d.steps > 0:
+			late = d.ns - p.model.predict(d)
+		default:
+			continue
+		}
+		if late < length/2 {
+			return stall, false
+		}
+		checked = true
+	}
+	stall.Confirmed = checked
+	return stall, stall.Running > 0 && (checked || p.model == nil)
+}

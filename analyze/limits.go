@@ -1,0 +1,159 @@
+package analyze
+
+import (
+	"math"
+	"slices"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// How a limit is known, best first.
+const (
+	LimitStated   = "stated"   // by the user
+	LimitData     = "data"     // an attribute of the input says so
+	LimitInferred = "inferred" // read off the instants at which waiting requests were refused
+)
+
+// Limit is one limit of an engine. Absent is not known.
+type Limit struct {
+	Value trace.Opt[int64] `json:"value"`
+	How   string           `json:"how"` // one of the Limit words; "" where not known
+	// What supports an inferred limit: the share of the refused time that lies
+	// at it, in how many stretches, and by how much those differ.
+	Share     trace.Opt[float64] `json:"refused_time_share"`
+	Intervals int64              `json:"refused_intervals"`
+	Spread    trace.Opt[float64] `json:"spread_share"`
+	// A limit that no stretch shows exactly may still be bracketed: at least
+	// Low, below High.
+	Low  trace.Opt[int64] `json:"low"`
+	High trace.Opt[int64] `json:"high"`
+}
+
+// Limits are those of one replica.
+type Limits struct {
+	Slots  Limit `json:"slots"`         // requests that run at once
+	Budget Limit `json:"budget_tokens"` // tokens in a step
+	KV     Limit `json:"kv_tokens"`     // tokens resident in memory
+	// RefusedNS is the time during which a waiting request had been looked at
+	// and refused: what inferred limits are read from.
+	RefusedNS int64 `json:"refused_ns"`
+	// Scarce is what varies clearly less than the other while requests are
+	// refused: "slots" or "kv_cache"; "" where neither does.
+	Scarce string `json:"scarce"`
+}
+
+func known(v int64, how string) Limit { return Limit{Value: trace.Some(v), How: how} }
+
+// weighted is a value with the time for which it stood.
+type weighted struct{ v, t float64 }
+
+// limits infers what is not stated.
+func (p *replicaWork) limits(stated Limits) Limits {
+	l := stated
+	var byN []int64 // refused time by the number running
+	var atN []int64 // stretches
+	var all weighted
+	var mean, square [2]float64 // of n and of u, by time
+	for i := range p.stretches {
+		s := &p.stretches[i]
+		d := s.end - s.start
+		if s.flags&refused == 0 || d < p.tol || d <= 0 || s.n < 0 {
+			continue
+		}
+		for int(s.n) >= len(byN) {
+			byN, atN = append(byN, 0), append(atN, 0)
+		}
+		byN[s.n] += d
+		atN[s.n]++
+		l.RefusedNS += d
+		all.t += float64(d)
+		for j, v := range [2]float64{float64(s.n), float64(s.u)} {
+			mean[j] += v * float64(d)
+			square[j] += v * v * float64(d)
+		}
+	}
+	if l.RefusedNS <= 0 {
+		return l
+	}
+	share := func(t int64) float64 { return float64(t) / float64(l.RefusedNS) }
+	if !l.Slots.Value.Present() {
+		var above int64
+		for c := len(byN) - 1; c > 0 && share(above) <= 0.02; c-- {
+			if share(byN[c]) < 0.05 || atN[c] < 10 {
+				above += byN[c]
+				continue
+			}
+			var near int64
+			for k := max(1, c-3); k < c; k++ {
+				near = max(near, byN[k])
+			}
+			if share(byN[c]) >= 0.25 || byN[c] >= 2*near {
+				l.Slots = known(int64(c), LimitInferred)
+				l.Slots.Share, l.Slots.Intervals = trace.Some(share(byN[c])), atN[c]
+			}
+			break
+		}
+	}
+	if !l.KV.Value.Present() {
+		var us []weighted
+		var t float64
+		c := l.Slots.Value.Or(math.MaxInt64)
+		for i := range p.stretches {
+			s := &p.stretches[i]
+			d := s.end - s.start
+			if s.flags&refused != 0 && s.flags&prefilling == 0 && d >= p.tol && d > 0 && int64(s.n) < c {
+				us = append(us, weighted{float64(s.u), float64(d)})
+				t += float64(d)
+			}
+		}
+		if len(us) >= 15 && t >= 0.02*float64(l.RefusedNS) {
+			low, mid := weightedQuantile(us, t, 0.05), weightedQuantile(us, t, 0.5)
+			if mid > 0 && low >= 1 && (mid-low)/mid <= 0.12 {
+				l.KV = known(int64(math.Round(low)), LimitInferred)
+				l.KV.Share, l.KV.Intervals = trace.Some(t/float64(l.RefusedNS)), int64(len(us))
+				l.KV.Spread = trace.Some((mid - low) / mid)
+			}
+		}
+	}
+	if !l.Budget.Value.Present() && p.tookWhole > 0 {
+		l.Budget.Low = trace.Some(int64(p.tookWhole))
+		if p.tookParts > p.tookWhole {
+			l.Budget.High = trace.Some(int64(p.tookParts))
+		}
+	}
+	var cv [2]float64
+	for j := range cv {
+		mean[j] /= all.t
+		if mean[j] > 0 {
+			cv[j] = math.Sqrt(max(0, square[j]/all.t-mean[j]*mean[j])) / mean[j]
+		}
+	}
+	switch {
+	case mean[1] <= 0: // no token counts
+	case cv[0]*1.5 < cv[1]:
+		l.Scarce = CauseSlots.String()
+	case cv[1]*1.5 < cv[0]:
+		l.Scarce = CauseKVCache.String()
+	}
+	return l
+}
+
+// weightedQuantile sorts v; t is the sum of its times.
+func weightedQuantile(v []weighted, t, q float64) float64 {
+	slices.SortFunc(v, func(x, y weighted) int {
+		switch {
+		case x.v < y.v:
+			return -1
+		case x.v > y.v:
+			return 1
+		}
+		return 0
+	})
+	var seen float64
+	for _, x := range v {
+		if seen += x.t; seen >= q*t {
+			return x.v
+		}
+	}
+	return v[len(v)-1].v
+}
