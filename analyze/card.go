@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -265,11 +266,6 @@ func attrValues(m map[string]map[string]int64) []AttrValues {
 	for k, values := range m {
 		list = append(list, AttrValues{k, named(values)})
 	}
-	slices.SortFunc(list, func(x, y AttrValues) int {
-		if x.Key < y.Key {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(x, y AttrValues) int { return cmp.Compare(x.Key, y.Key) })
 	return list
 }

@@ -16,11 +16,11 @@ type Unit string
 
 const (
 	UnitNone     Unit = ""
-	UnitNanos    Unit = "ns"       // exporters for people scale it per column
-	UnitShare    Unit = "share"    // 0 to 1, printed as a percentage
-	UnitTokens   Unit = "tokens"   //
-	UnitRequests Unit = "requests" //
-	UnitRate     Unit = "1/s"      //
+	UnitNanos    Unit = "ns"    // exporters for people scale it per column
+	UnitShare    Unit = "share" // 0 to 1, printed as a percentage
+	UnitTokens   Unit = "tokens"
+	UnitRequests Unit = "requests"
+	UnitRate     Unit = "1/s"
 )
 
 // Column describes the cells under it.
@@ -50,9 +50,16 @@ const (
 	CellFloat
 )
 
-func TextCell(s string) Cell   { return Cell{Kind: CellText, Text: s} }
-func IntCell(i int64) Cell     { return Cell{Kind: CellInt, Int: i} }
+// TextCell returns a cell of text.
+func TextCell(s string) Cell { return Cell{Kind: CellText, Text: s} }
+
+// IntCell returns a cell with an integer.
+func IntCell(i int64) Cell { return Cell{Kind: CellInt, Int: i} }
+
+// FloatCell returns a cell with a float.
 func FloatCell(f float64) Cell { return Cell{Kind: CellFloat, Num: f} }
+
+// OptCell returns a cell with an integer, or an absent one.
 func OptCell(o trace.Opt[int64]) Cell {
 	if v, ok := o.Get(); ok {
 		return IntCell(v)

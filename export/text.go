@@ -440,7 +440,11 @@ func (p *page) phases(r *analyze.Report) {
 		return
 	}
 	t := p.timesFor(e2e.MeanNS.Or(0))
-	p.heading("Where the time goes, in " + t.scale.Name + " (" + requests(e2e.Requests) + ")")
+	of := requests(e2e.Requests)
+	if e2e.Requests < r.Counts.Requests {
+		of = units.Count(e2e.Requests) + " of " + requests(r.Counts.Requests)
+	}
+	p.heading("Where the time goes, in " + t.scale.Name + " (" + of + ")")
 	head := []string{"", "mean"}
 	for _, q := range e2e.Quantiles {
 		head = append(head, analyze.QName(q.Q))

@@ -24,11 +24,19 @@ type Value struct {
 	str  string
 }
 
-func StringValue(s string) Value  { return Value{kind: ValueString, str: s} }
-func IntValue(i int64) Value      { return Value{kind: ValueInt, num: uint64(i)} }
-func FloatValue(f float64) Value  { return Value{kind: ValueFloat, num: math.Float64bits(f)} }
+// StringValue returns a string.
+func StringValue(s string) Value { return Value{kind: ValueString, str: s} }
+
+// IntValue returns an integer.
+func IntValue(i int64) Value { return Value{kind: ValueInt, num: uint64(i)} }
+
+// FloatValue returns a float.
+func FloatValue(f float64) Value { return Value{kind: ValueFloat, num: math.Float64bits(f)} }
+
+// JSONValue returns an array, map or bytes, given as JSON text.
 func JSONValue(text string) Value { return Value{kind: ValueJSON, str: text} }
-func (v Value) Kind() ValueKind   { return v.kind }
+
+// BoolValue returns a boolean.
 func BoolValue(b bool) (v Value) {
 	v.kind = ValueBool
 	if b {
@@ -36,6 +44,9 @@ func BoolValue(b bool) (v Value) {
 	}
 	return v
 }
+
+// Kind returns the type of v.
+func (v Value) Kind() ValueKind { return v.kind }
 
 // Int returns the value of an int; it does not convert.
 func (v Value) Int() (int64, bool) { return int64(v.num), v.kind == ValueInt }

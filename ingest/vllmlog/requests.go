@@ -908,12 +908,12 @@ func (l *log) finish() {
 		l.once(trace.NewIssue(trace.ZoneAssumed, file, "stamps without a time zone were read as UTC"))
 	}
 	if l.clock.backwards > 0 {
-		l.issue(trace.NewIssue(trace.ClockBackwards, file, "%d lines are stamped earlier than the line before, by more than the clock's step", l.clock.backwards))
+		l.issue(trace.NewIssue(trace.ClockBackwards, file, "lines stamped earlier than the one before by more than the clock's step: %d", l.clock.backwards))
 	}
 	if l.requests == 0 && l.readings > 0 {
-		l.issue(trace.NewIssue(trace.RequestLoggingOff, l.readingAt, "%d statistics lines, but no request lines: request logging was off", l.readings))
+		l.issue(trace.NewIssue(trace.RequestLoggingOff, l.readingAt, "statistics lines: %d, request lines: none; request logging was off", l.readings))
 	}
 	if l.foreign > 0 {
-		l.issue(trace.NewIssue(trace.ForeignLine, l.foreignAt, "%d lines are not of vLLM, here the first", l.foreign))
+		l.issue(trace.NewIssue(trace.ForeignLine, l.foreignAt, "the first of %d that are not vLLM's", l.foreign))
 	}
 }

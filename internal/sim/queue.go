@@ -48,8 +48,10 @@ type Served struct {
 	Group               int // 1, 2, … in order of start
 }
 
-// Waited is the time before its group started, Latency the whole.
-func (s Served) Waited() time.Duration  { return s.Start - s.Arrival }
+// Waited is the time before its group started.
+func (s Served) Waited() time.Duration { return s.Start - s.Arrival }
+
+// Latency is the time until its group was done.
 func (s Served) Latency() time.Duration { return s.End - s.Arrival }
 
 // QueueResult is a run of a [Queue].
