@@ -37,7 +37,18 @@ func Scenarios(seed uint64) []Scenario {
 	slots := func(load float64) func(*Engine) {
 		return func(e *Engine) { e.Slots = 16; rates(e, load) }
 	}
+	// memory is 40,000 tokens, the longest prompt 3,000.
 	memory := func(load float64) func(*Engine) {
+		return func(e *Engine) {
+			e.Slots, e.Blocks, e.PerDecode = 256, 2500, 80*us
+			e.Tenants[0].Output, e.Tenants[1].Output = Length{50, 500, 1}, Length{100, 500, 0}
+			e.Tenants[1].Prompt = Length{500, 3000, 0}
+			rates(e, load)
+		}
+	}
+	// scant is 14,400 tokens, the longest prompt 5,000: who was pushed back and
+	// does not fit holds up everyone.
+	scant := func(load float64) func(*Engine) {
 		return func(e *Engine) {
 			e.Blocks = 900
 			e.Tenants[1].Prompt = Length{1000, 5000, 1}
@@ -66,18 +77,20 @@ func Scenarios(seed uint64) []Scenario {
 		{"slots, light", "slots", engine(func(e *Engine) { slots(0.5)(e); e.Tenants[0].Burst = 30 })},
 		{"slots, near", "slots", engine(slots(1.1))},
 		{"slots, over", "slots", engine(slots(2))},
-		{"memory, light", "kv_cache", engine(func(e *Engine) { memory(0.5)(e); e.Tenants[0].Burst = 20; e.Tenants[1].Burst = 4 })},
-		{"memory, near", "kv_cache", engine(memory(0.85))},
-		{"memory, over", "kv_cache", engine(memory(1.5))},
+		{"memory, light", "kv_cache", engine(func(e *Engine) { memory(0.5)(e); e.Tenants[0].Burst = 80; e.Tenants[1].Burst = 20 })},
+		{"memory, near", "kv_cache", engine(memory(1))},
+		{"memory, over", "kv_cache", engine(memory(1.6))},
+		{"scant memory", "kv_cache", engine(scant(0.85))},
 		{"slots and memory", "", engine(func(e *Engine) {
-			memory(0.8)(e)
-			e.Slots = 20
-			e.Tenants[1].Burst = 12
+			memory(1.1)(e)
+			e.Slots = 56
+			e.Tenants[1].Burst = 30
 		})},
+		{"memory and small budget", "", engine(func(e *Engine) { memory(0.9)(e); e.Budget = 448 })},
 		{"long prompts", "prefill", engine(func(e *Engine) { big(e); e.Budget = 2048 })},
 		{"long prompts, 30,000 tokens", "prefill", engine(func(e *Engine) {
 			big(e)
-			e.Limit, e.Budget, e.Tenants[1].Rate = 31000, 2048, 0.15
+			e.Slots, e.Limit, e.Budget, e.Tenants[1].Rate = 128, 31000, 2048, 0.15
 			e.Tenants[1].Requests, e.Tenants[1].Prompt = 22, Length{30000, 30000, 0}
 		})},
 		{"long prompts, not chunked", "prefill", engine(func(e *Engine) { big(e); e.Chunked = false })},
@@ -107,18 +120,18 @@ func Scenarios(seed uint64) []Scenario {
 		})},
 		{"hold, nothing runs", "hold", engine(func(e *Engine) {
 			e.Gather, e.GatherFor = 8, 2*time.Second
-			e.Tenants[0].Output, e.Tenants[1].Output = Length{2, 10, 0}, Length{2, 10, 0}
+			e.Tenants[0].Output, e.Tenants[1].Output = Length{1, 4, 0}, Length{1, 4, 0}
 			rates(e, 0.1)
 		})},
 		{"hold, others run", "hold", engine(func(e *Engine) { e.Gather, e.GatherFor = 8, 2*time.Second })},
 		{"slots, hidden aborts", "slots", engine(func(e *Engine) { slots(1.3)(e); e.Tenants[0].Abort = 0.15 })},
-		{"memory, hidden aborts", "kv_cache", engine(func(e *Engine) { memory(1.0)(e); e.Tenants[1].Abort = 0.15 })},
+		{"memory, hidden aborts", "kv_cache", engine(func(e *Engine) { memory(1.2)(e); e.Tenants[1].Abort = 0.15 })},
 		{"few slots, bursty", "slots", engine(func(e *Engine) {
 			e.Slots = 4
 			e.Tenants[0] = Tenant{Name: "chat", Requests: 600, Rate: 2, Burst: 15, Prompt: Length{20, 100, 0}, Output: Length{2, 20, 0}}
 			e.Tenants[1] = Tenant{Name: "docs", Requests: 100, Rate: 0.3, Burst: 10, Prompt: Length{300, 1500, 0}, Output: Length{200, 700, 0}}
 		})},
 		{"priorities", "slots", engine(func(e *Engine) { slots(1.2)(e); e.Tenants[1].Priority = 1 })},
-		{"priorities, memory", "kv_cache", engine(func(e *Engine) { memory(0.85)(e); e.Tenants[1].Priority = 1 })},
+		{"priorities, memory", "kv_cache", engine(func(e *Engine) { memory(1)(e); e.Tenants[1].Priority = 1 })},
 	}
 }
