@@ -86,7 +86,7 @@ var Codes = []CodeInfo{
 	{MissingStart, Degraded, "a span has no start time", "report it to the exporter's authors"},
 	{MissingEnd, Degraded, "a span has no end time: the request is counted as incomplete", "take the trace after the requests have ended"},
 	{EndBeforeStart, Degraded, "a span ends before it starts: its end is not believed and the request counts as incomplete", "check the clock of that host"},
-	{TimeOutOfRange, Degraded, "a time does not fit int64 nanoseconds and was left out", "report it to the exporter's authors"},
+	{TimeOutOfRange, Degraded, "a time does not fit int64 nanoseconds, or makes a span longer than a year, and was left out", "report it to the exporter's authors"},
 	{DuplicateSpan, Note, "the same span was exported more than once; it counts once", "nothing: exporters retry"},
 	{ConflictingSpan, Degraded, "one span id has two different contents; the first was used", "look for retries of an unfinished span, or two writers with one id"},
 	{SpanIDReused, Note, "a span id stands again for another time: both count", "nothing: engines that seed their ids repeat them after a restart"},

@@ -169,14 +169,14 @@ func (f *fields) count(r *trace.Request, k field) trace.Opt[int] {
 	if !f.has[k] {
 		return trace.Opt[int]{}
 	}
-	if i, ok := f.v[k].Int(); ok && i >= 0 {
+	if i, ok := f.v[k].Int(); ok && i >= 0 && i <= maxCount {
 		return trace.Some(int(i))
 	}
 	v, ok := number(r, k, f.v[k])
 	if !ok {
 		return trace.Opt[int]{}
 	}
-	if v < 0 || v != math.Trunc(v) || v > 1<<53 {
+	if v < 0 || v != math.Trunc(v) || v > maxCount {
 		note(r, trace.BadNumber, "%s is no count", names[k])
 		return trace.Opt[int]{}
 	}

@@ -148,6 +148,28 @@ func TestCases(t *testing.T) {
 			"loop-1 vllm ok arrival=50 end=51 | unattributed=1 | parent-cycle",
 			"loop-2 vllm ok arrival=50.2 end=50.8 | unattributed=0.6 | parent-cycle",
 		}},
+		// A start that nobody set, one in seconds, a year read wrongly.
+		{"half a century", []*trace.Span{
+			span("llm_request", trace.Some(trace.Time(1)), at(1), "id", "zero", "e2e", 2.0, "queue", 0.5, "prefill", 0.5, "decode", 1.0),
+			span("llm_request", trace.Some(t0/1e9), at(1), "id", "seconds"),
+			span("llm_request", at(0), at(366*24*3600+0.001), "id", "after"),
+			span("llm_request", at(0), at(366*24*3600), "id", "a-year"),
+			span("llm_request", trace.Some(trace.Time(1)), trace.Some(century-1), "id", "both"),
+		}, []string{
+			"zero vllm-v1 incomplete end=1 | | time-out-of-range",
+			"seconds vllm incomplete end=1 | | time-out-of-range",
+			"after vllm incomplete arrival=0 | | time-out-of-range",
+			"a-year vllm ok arrival=0 end=31622400 | unattributed=31622400",
+			"both vllm incomplete arrival=-1760000000 | | time-out-of-range",
+		}},
+		// More tokens than a sum could hold.
+		{"a billion tokens", []*trace.Span{
+			span("llm_request", at(0), at(1), "id", "most", "in", 1000000000),
+			span("llm_request", at(0), at(1), "id", "more", "in", 1000000001, "out", math.MaxInt64),
+		}, []string{
+			"most vllm ok arrival=0 end=1 | unattributed=1",
+			"more vllm ok arrival=0 end=1 | unattributed=1 | bad-number bad-number",
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) { check(t, run(Options{}, c.spans...), c.want...) })
 	}

@@ -103,5 +103,17 @@ const rounding = 1000
 // longest is the longest duration believed of a span without an end.
 const longest = 24 * 3600e9
 
+// longestSpan is the longest that a span is believed to last. A start that was
+// never set, or set in seconds, makes spans of half a century: they would
+// stretch the window over it, and some two hundred of them overflow a sum.
+const longestSpan = 366 * 24 * 3600e9
+
+// century is the year 2000: no trace is older.
+const century trace.Time = 946684800e9
+
+// maxCount is the largest number of tokens that one request is believed to
+// have: sums over any number of requests fit.
+const maxCount = 1e9
+
 // horizon bounds instants so that no sum of one and durations overflows.
 const horizon trace.Time = 1 << 62

@@ -84,6 +84,14 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		if z, ok := n.end.Get(); ok && z < a {
 			odd(trace.EndBeforeStart, "ends %v before it starts", a.Sub(z))
 			n.rawEnd, n.end = n.end, trace.Opt[trace.Time]{}
+		} else if ok && z.Sub(a) > longestSpan {
+			if a < century && z >= century {
+				odd(trace.TimeOutOfRange, "starts %v before it ends: its start is not believed", z.Sub(a))
+				n.start = trace.Opt[trace.Time]{}
+			} else {
+				odd(trace.TimeOutOfRange, "ends %v after it starts: its end is not believed", z.Sub(a))
+				n.rawEnd, n.end = n.end, trace.Opt[trace.Time]{}
+			}
 		} else if !ok {
 			odd(trace.MissingEnd, "has no end")
 		}
