@@ -81,6 +81,9 @@ at all.`,
 					if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error {
 						rows++
 						if stacks != nil {
+							if err := s.fits(r); err != nil {
+								return err
+							}
 							stacks.Add(r)
 						}
 						for _, t := range sinks {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -63,6 +64,31 @@ type source struct {
 	tally  *ingest.Tally
 	unmet  int64  // requests that --where left out
 	stop   func() // of the progress line
+
+	lengths, claims int64 // of the requests that fits has seen, nanoseconds
+}
+
+// errSum says that sums of durations would not be exact.
+var errSum = errors.New("the requests' times add up to more than 292 years, which int64 nanoseconds cannot hold: look at the longest (traceview export --format csv), and leave them out with --where")
+
+// fits returns errSum where r's time, or what its source claims of it, would
+// make the sum over all requests overflow. Whoever sums asks.
+func (s *source) fits(r *trace.Request) error {
+	ok := true
+	add := func(sum *int64, d time.Duration) {
+		ok = ok && int64(d) <= math.MaxInt64-*sum
+		*sum += int64(d)
+	}
+	if start, end, known := r.Extent(); known {
+		add(&s.lengths, end.Sub(start))
+	}
+	for _, iv := range r.Intervals {
+		add(&s.claims, iv.End.Sub(iv.Start))
+	}
+	if !ok {
+		return errSum
+	}
+	return nil
 }
 
 func (in *input) open(args []string) (*source, error) {

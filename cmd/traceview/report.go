@@ -65,7 +65,7 @@ exactly one phase; what the source does not explain is unattributed.`,
 			}
 			a := analyze.New(opts)
 			s.opts.Reading = a.AddReading
-			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return nil }); err != nil {
+			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
 				return err
 			}
 			rep := a.Report()
