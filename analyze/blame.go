@@ -68,7 +68,7 @@ func newLedger(p *replicaWork, equal bool) *ledger {
 	l := &ledger{p: p, equal: equal, local: make([]int32, len(p.ws.classNames))}
 	seen := make([]bool, len(l.local))
 	for _, row := range p.rows {
-		seen[p.ws.rows[row].class] = true
+		seen[p.ws.rows.at(row).class] = true
 	}
 	for c, ok := range seen {
 		if ok {
@@ -90,7 +90,7 @@ func newLedger(p *replicaWork, equal bool) *ledger {
 	return l
 }
 
-func (l *ledger) classOf(row uint32) int32 { return l.local[l.p.ws.rows[row].class] }
+func (l *ledger) classOf(row uint32) int32 { return l.local[l.p.ws.rows.at(row).class] }
 
 // charge takes a stretch into account. Stretches come in order of time.
 func (l *ledger) charge(v *stretch, c Cause) {
@@ -333,9 +333,9 @@ func (p *replicaWork) overtaking(byClass []Overtaken) {
 		queued, scheduled int64
 		row               uint32
 	}
-	var turns []turn
+	turns := make([]turn, 0, len(p.rows))
 	for _, i := range p.rows {
-		r := &p.ws.rows[i]
+		r := p.ws.rows.at(i)
 		if r.queues && r.runEnd > r.runStart {
 			turns = append(turns, turn{r.queued, r.runStart, i})
 		}
@@ -350,7 +350,7 @@ func (p *replicaWork) overtaking(byClass []Overtaken) {
 			first = min(first, turns[j].scheduled)
 		}
 		if first < t.scheduled-p.tol {
-			o := &byClass[p.ws.rows[t.row].class]
+			o := &byClass[p.ws.rows.at(t.row).class]
 			o.Requests++
 			o.NS += t.scheduled - max(first, t.queued)
 		}

@@ -18,7 +18,7 @@ type stretch struct {
 	flags      stretchFlags
 }
 
-type stretchFlags uint8
+type stretchFlags uint16
 
 const (
 	refused    stretchFlags = 1 << iota // the next request had been looked at and was not taken
@@ -28,6 +28,8 @@ const (
 	headOfLine                          // prefill is most of the step in flight
 	nearHalf                            // whether it is hangs on the model's error
 	noModel                             // there is no model to tell that
+	fullStep                            // the step in flight has all the tokens it may
+	pushedBack                          // the next request had been taken and was pushed back
 )
 
 const (
@@ -50,6 +52,7 @@ type replicaWork struct {
 	limit     Limits
 	stalls    []StallSpan
 	peak      int
+	timeAt    []int64 // by the number running
 	busy      int64 // time with n > 0
 	area      [2]float64
 	// The largest group of requests that was taken up at one instant and
@@ -76,11 +79,11 @@ type segment struct {
 // prepare does all that one replica can do alone.
 func (p *replicaWork) prepare(stated Limits) {
 	p.tl = p.ws.newTimeline(p.rows)
-	ds := p.tl.decodes(p.ws.rows, tolerance)
+	ds := p.tl.decodes(&p.ws.rows, tolerance)
 	p.model = fit(ds)
 	p.tol = p.clockTolerance()
 	if p.tol != tolerance {
-		ds = p.tl.decodes(p.ws.rows, p.tol) // for what is chunked
+		ds = p.tl.decodes(&p.ws.rows, p.tol) // for what is chunked
 	}
 	p.decodes = ds
 	p.sweep()
@@ -93,7 +96,7 @@ func (p *replicaWork) prepare(stated Limits) {
 // else they are trusted to a part of the step.
 func (p *replicaWork) clockTolerance() int64 {
 	tl := p.tl
-	var tokens []int64
+	tokens := make([]int64, 0, 2*len(tl.runs))
 	for _, e := range tl.events {
 		r := e.kind == prefillEnds || e.kind == leaveRunning
 		if r && tl.isEdge(e) {
@@ -155,9 +158,13 @@ func (p *replicaWork) sweep() {
 		queue  = waitHeap{waits: tl.waits}
 		edge   = -1 // the latest edge
 		gone   = make([]bool, len(tl.waits))
+		chunks int64 // when the last of the prefills of several steps ends
 		g      group
 		events = tl.events
 	)
+	if len(tl.waits) > 0 {
+		p.stretches = make([]stretch, 0, len(events))
+	}
 	for i := 0; i < len(events); {
 		t := events[i].at
 		for ; i < len(events) && events[i].at == t; i++ {
@@ -170,6 +177,9 @@ func (p *replicaWork) sweep() {
 			case enterRunning:
 				if r := &tl.runs[e.of]; r.first > r.start {
 					p.join(&g, r, &s)
+					if r.chunked {
+						chunks = max(chunks, r.first)
+					}
 				}
 			}
 			s.change(tl, e)
@@ -186,7 +196,10 @@ func (p *replicaWork) sweep() {
 		}
 		next := events[i].at
 		d := next - t
-		if s.n > 0 {
+		for s.n >= len(p.timeAt) {
+			p.timeAt = append(p.timeAt, 0)
+		}
+		if p.timeAt[s.n] += d; s.n > 0 {
 			p.busy += d
 		}
 		p.area[0] += float64(s.n) * float64(d)
@@ -196,7 +209,7 @@ func (p *replicaWork) sweep() {
 			if edge >= 0 {
 				since = tl.edges[edge]
 			}
-			p.cut(&s, &tl.waits[queue.of[0]], t, next, since)
+			p.cut(&s, &tl.waits[queue.of[0]], t, next, since, chunks)
 		}
 		s.advance(d)
 	}
@@ -235,8 +248,8 @@ func (p *replicaWork) close(g *group) {
 }
 
 // cut appends the stretch from t to next with head next in line. since is the
-// latest edge.
-func (p *replicaWork) cut(s *state, head *wait, t, next, since int64) {
+// latest edge, chunks the end of the last prefill of several steps.
+func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 	v := stretch{
 		start: t, end: next, n: int32(s.n), w: int32(s.w),
 		u:     float32(s.resident + s.growth*float64(next-t)/2 + overhead*float64(s.n) + head.need),
@@ -247,6 +260,13 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since int64) {
 	}
 	if s.chunked > 0 {
 		v.flags |= inChunks
+		// Who goes on after the step in flight got all of its tokens.
+		if head.admitted && chunks > head.end+p.tol {
+			v.flags |= fullStep
+		}
+	}
+	if head.pushed {
+		v.flags |= pushedBack
 	}
 	var looked int64 // when a look at head is overdue
 	if p.model != nil {
@@ -269,7 +289,7 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since int64) {
 	}
 	if s.n > 0 {
 		switch {
-		case head.start < since-p.tol && (!head.admitted || head.end > since+p.tol),
+		case head.pushed, head.start < since-p.tol && (!head.admitted || head.end > since+p.tol),
 			p.model != nil && looked <= t:
 			v.flags |= refused
 		case p.model != nil && looked < next:
@@ -311,9 +331,11 @@ func (v *verdict) decide(s *stretch, stalled bool) (c Cause, hidden bool) {
 		return CauseSlots, true
 	case is(refused) && v.hidden && u > 0.85*v.kv:
 		return CauseKVCache, true
-	case is(refused | noModel):
+	case is(pushedBack) && math.IsInf(v.kv, 1):
+		return CauseKVCache, false
+	case is(refused), is(noModel) && !is(fullStep):
 		return CauseUnknown, false
-	case is(headOfLine):
+	case is(headOfLine | fullStep):
 		return CausePrefill, false
 	}
 	return CauseStep, false
@@ -334,7 +356,6 @@ func (p *replicaWork) explain(equal bool) {
 	less, more := base, base
 	less.kv *= 0.97
 	more.kv *= 1.03
-	less.hidden, more.hidden = false, false
 
 	p.blame = newLedger(p, equal)
 	stall, free := 0, 0
@@ -385,7 +406,7 @@ func (p *replicaWork) explain(equal bool) {
 
 // ninth reports whether the cause hangs on how much of the step is prefill.
 func ninth(c Cause, s *stretch) bool {
-	return c == CauseStep || c == CausePrefill && s.flags&refused == 0
+	return c == CauseStep || c == CausePrefill && s.flags&(refused|fullStep) == 0
 }
 
 func orInf(o trace.Opt[int64]) float64 {

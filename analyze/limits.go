@@ -77,8 +77,12 @@ func (p *replicaWork) limits(stated Limits) Limits {
 	}
 	share := func(t int64) float64 { return float64(t) / float64(l.RefusedNS) }
 	if !l.Slots.Value.Present() {
-		var above int64
-		for c := len(byN) - 1; c > 0 && share(above) <= 0.02; c-- {
+		var above, ever int64 // time with more running, while refused and at all
+		for c := len(p.timeAt) - 1; c > 0 && share(above) <= 0.02 && float64(ever) <= 0.02*float64(p.busy); c-- {
+			ever += p.timeAt[c]
+			if c >= len(byN) {
+				continue
+			}
 			if share(byN[c]) < 0.05 || atN[c] < 10 {
 				above += byN[c]
 				continue

@@ -45,6 +45,9 @@ type decode struct {
 	ns                float64
 }
 
+// counts reports whether d is long enough to fit to.
+func (d *decode) counts() bool { return d.steps >= minModelOutput-1 }
+
 func (m *StepModel) predict(d *decode) float64 {
 	return d.steps*(m.BaseNS+m.perRunning*d.running+m.perResident*d.resident) + m.TokenNS*d.prompts
 }
@@ -52,7 +55,7 @@ func (m *StepModel) predict(d *decode) float64 {
 // decodes sweeps the timeline and returns each run's decode; steps is 0 where
 // there is none that can be told. On the way it finds the prefills that take
 // several steps.
-func (tl *timeline) decodes(rows []waitRow, tol int64) []decode {
+func (tl *timeline) decodes(rows *rowList, tol int64) []decode {
 	ds := make([]decode, len(tl.runs))
 	type sums struct{ running, resident, prompts float64 }
 	var (
@@ -98,8 +101,8 @@ func (tl *timeline) decodes(rows []waitRow, tol int64) []decode {
 			}
 		case leaveRunning:
 			r := &tl.runs[e.of]
-			out := rows[r.row].out
-			if d := float64(r.end - r.first); d > 0 && r.last && out >= 2 && r.whole(&rows[r.row], tl.origin) {
+			out := rows.at(r.row).out
+			if d := float64(r.end - r.first); d > 0 && r.last && out >= 2 && r.whole(rows.at(r.row), tl.origin) {
 				was := since[e.of]
 				ds[e.of] = decode{
 					steps: float64(out - 1), ns: d,
@@ -123,22 +126,26 @@ func (r *run) whole(row *waitRow, origin int64) bool {
 // fit fits the model by weighted least squares with trimming; nil where there
 // is too little to fit to.
 func fit(ds []decode) *StepModel {
-	var rows []decode
-	for _, d := range ds {
-		if d.steps >= minModelOutput-1 {
-			rows = append(rows, d)
-		}
-	}
-	if len(rows) < minModelRows {
-		return nil
-	}
-	if stride := (len(rows) + maxModelRows - 1) / maxModelRows; stride > 1 {
-		n := 0
-		for i := 0; i < len(rows); i += stride {
-			rows[n] = rows[i]
+	n := 0
+	for i := range ds {
+		if ds[i].counts() {
 			n++
 		}
-		rows = rows[:n]
+	}
+	if n < minModelRows {
+		return nil
+	}
+	stride := (n + maxModelRows - 1) / maxModelRows
+	rows := make([]decode, 0, n/stride+1)
+	n = 0
+	for i := range ds {
+		if !ds[i].counts() {
+			continue
+		}
+		if n%stride == 0 {
+			rows = append(rows, ds[i])
+		}
+		n++
 	}
 	steps := make([]float64, len(rows))
 	for i, d := range rows {

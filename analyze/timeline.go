@@ -39,6 +39,7 @@ type wait struct {
 	start, end int64
 	row        uint32
 	admitted   bool    // work was taken up at its end
+	pushed     bool    // it had run and was pushed back
 	need       float64 // tokens that have to fit into memory
 	compute    float64 // of which to be computed
 }
@@ -66,7 +67,7 @@ type event struct {
 func (ws *Waits) newTimeline(rows []uint32) *timeline {
 	tl := &timeline{origin: math.MaxInt64}
 	for _, i := range rows {
-		r := &ws.rows[i]
+		r := ws.rows.at(i)
 		for _, s := range ws.spans[r.span : r.span+uint64(r.spans)] {
 			tl.origin = min(tl.origin, s.start)
 		}
@@ -74,9 +75,13 @@ func (ws *Waits) newTimeline(rows []uint32) *timeline {
 			tl.origin = min(tl.origin, r.runStart)
 		}
 	}
-	tl.runs = make([]run, 0, len(rows))
+	waits := 0
 	for _, i := range rows {
-		tl.add(&ws.rows[i], ws.spans[ws.rows[i].span:][:ws.rows[i].spans], i)
+		waits += int(ws.rows.at(i).spans)
+	}
+	tl.runs, tl.waits = make([]run, 0, len(rows)), make([]wait, 0, waits)
+	for _, i := range rows {
+		tl.add(ws.rows.at(i), ws.spans[ws.rows.at(i).span:][:ws.rows.at(i).spans], i)
 	}
 	var n [enterWaiting + 1]int
 	for i := range tl.runs {
@@ -103,6 +108,7 @@ func (ws *Waits) newTimeline(rows []uint32) *timeline {
 		tl.events = append(tl.events, event{w.start, uint32(i), enterWaiting})
 	}
 	tl.events = sortEvents(tl.events)
+	tl.edges = make([]int64, 0, len(tl.events)-2*len(tl.waits))
 	for _, e := range tl.events {
 		tl.end = e.at
 		if tl.isEdge(e) && (len(tl.edges) == 0 || tl.edges[len(tl.edges)-1] != e.at) {
@@ -158,7 +164,8 @@ func (tl *timeline) add(r *waitRow, spans []waitSpan, row uint32) {
 		if runEnd > runStart {
 			w.admitted = w.end >= runStart && w.end < runEnd
 			if w.start > runStart && w.start < runEnd {
-				stretch(at, w.start, true) // pushed back
+				stretch(at, w.start, true)
+				w.pushed = true
 				if w.start > first {
 					w.need = resident.alpha + resident.beta*float64(w.start)
 				}

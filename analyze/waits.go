@@ -84,7 +84,7 @@ type WaitPart struct {
 // is not ready; see [NewWaits].
 type Waits struct {
 	opts     WaitOptions
-	rows     []waitRow
+	rows     rowList
 	spans    []waitSpan // waiting, of all rows
 	text     []byte
 	segments []trace.Segment // scratch
@@ -106,12 +106,31 @@ type waitRow struct {
 	in, cached, out         int64 // tokens; negative: absent
 	span                    uint64
 	text                    uint64
-	line                    int64 // where it stands, to break ties
+	tie                     uint64 // what tells it from others like it
 	spans                   uint32
-	id, ids                 uint32 // lengths in text: of the id, of all
+	id                      uint32 // length in text
 	place, dim, class       uint32
 	queues                  bool // it tells when it was queued and scheduled
 	ended                   bool // with the last token
+}
+
+// rowList is a list that never moves what it holds: a million rows are not
+// copied again and again while they come in.
+type rowList struct {
+	blocks []*[rowBlock]waitRow
+	n      int
+}
+
+const rowBlock = 1 << 12
+
+func (l *rowList) at(i uint32) *waitRow { return &l.blocks[i/rowBlock][i%rowBlock] }
+
+func (l *rowList) add(r *waitRow) {
+	if l.n%rowBlock == 0 {
+		l.blocks = append(l.blocks, new([rowBlock]waitRow))
+	}
+	l.n++
+	*l.at(uint32(l.n - 1)) = *r
 }
 
 // waitSpan is a stretch of waiting.
@@ -145,7 +164,7 @@ func (ws *Waits) Add(r *trace.Request) {
 	w := waitRow{
 		in: tokens(r.Input), cached: tokens(r.Cached), out: tokens(r.Output),
 		span: uint64(len(ws.spans)), text: uint64(len(ws.text)),
-		line: r.Source.Pos.Offset, queues: r.Queued.Present() && r.Scheduled.Present(), queued: int64(r.Queued.At),
+		tie: tieOf(r), queues: r.Queued.Present() && r.Scheduled.Present(), queued: int64(r.Queued.At),
 	}
 	ws.segments = r.Segments(ws.segments[:0])
 	const compute = trace.Prefill | trace.Decode
@@ -175,13 +194,21 @@ func (ws *Waits) Add(r *trace.Request) {
 
 	ws.text = append(ws.text, cmp.Or(r.ID, r.TraceID)...)
 	w.id = uint32(uint64(len(ws.text)) - w.text)
-	ws.text = append(append(append(ws.text, r.TraceID...), r.SpanID...), r.Source.Pos.File...)
-	w.ids = uint32(uint64(len(ws.text)) - w.text)
-	if w.line == 0 {
-		w.line = int64(r.Source.Pos.Line)
-	}
 	w.place, w.dim = ws.placeOf(r), ws.dimOf(r)
-	ws.rows = append(ws.rows, w)
+	ws.rows.add(&w)
+}
+
+// tieOf sums up (FNV-1a) what tells a request from others of the same times
+// and counts.
+func tieOf(r *trace.Request) uint64 {
+	h := uint64(14695981039346656037)
+	for _, s := range [...]string{r.ID, r.TraceID, r.SpanID, r.Source.Pos.File} {
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * 1099511628211
+		}
+		h *= 1099511628211
+	}
+	return h ^ uint64(r.Source.Pos.Offset) ^ uint64(r.Source.Pos.Line)<<32
 }
 
 // runOf finds from when to when a request held its engine.
@@ -320,7 +347,7 @@ func (ws *Waits) resolution(rows []uint32) int64 {
 	var d int64
 	seen := map[uint32]bool{}
 	for _, i := range rows {
-		if p := ws.rows[i].place; !seen[p] {
+		if p := ws.rows.at(i).place; !seen[p] {
 			seen[p] = true
 			d = max(d, ws.placeRows[p].resolution)
 		}
@@ -420,9 +447,9 @@ const maxClasses = 100
 // Result explains all that was added so far. More may be added afterwards.
 func (ws *Waits) Result() *WaitResult {
 	res := &WaitResult{
-		Requests: int64(len(ws.rows)), Weighting: "scarce", ws: ws,
+		Requests: int64(ws.rows.n), Weighting: "scarce", ws: ws,
 		Replicas: []ReplicaWaits{}, Holders: []Holder{}, Overtaking: []Overtaken{}, Matrix: []BlameCell{},
-		of: make([]int32, len(ws.rows)), charges: make([]int64, len(ws.rows)),
+		of: make([]int32, ws.rows.n), charges: make([]int64, ws.rows.n),
 	}
 	if ws.opts.Equal {
 		res.Weighting = "equal"
@@ -453,10 +480,10 @@ func (ws *Waits) Result() *WaitResult {
 		p.free, p.blame, p.stretches, p.decodes, p.tl = nil, nil, nil, nil, nil
 	}
 	for _, i := range unplaced {
-		for _, s := range ws.spansOf(&ws.rows[i]) {
+		for _, s := range ws.spansOf(ws.rows.at(i)) {
 			sum[CauseUnknown].ns += s.end - s.start
 			res.UnplacedNS += s.end - s.start
-			cells[blameKey{ws.rows[i].class, nobody, CauseUnknown}] += s.end - s.start
+			cells[blameKey{ws.rows.at(i).class, nobody, CauseUnknown}] += s.end - s.start
 		}
 	}
 	for c := range sum {
@@ -494,7 +521,7 @@ func (res *WaitResult) Parts(i int) []WaitPart {
 		return nil
 	}
 	var parts []WaitPart
-	for _, s := range res.ws.spansOf(&res.ws.rows[i]) {
+	for _, s := range res.ws.spansOf(res.ws.rows.at(uint32(i))) {
 		if res.of[i] < 0 {
 			parts = append(parts, WaitPart{Start: trace.Time(s.start), End: trace.Time(s.end)})
 			continue
@@ -622,8 +649,8 @@ func (ws *Waits) classify(res *WaitResult) {
 	}
 	size := map[string]int64{}
 	byDim := make([]int64, len(ws.dimValues))
-	for _, r := range ws.rows {
-		byDim[r.dim]++
+	for i := range ws.rows.n {
+		byDim[ws.rows.at(uint32(i)).dim]++
 	}
 	names := make([]string, len(ws.dimValues))
 	for d, v := range ws.dimValues {
@@ -655,8 +682,9 @@ func (ws *Waits) classify(res *WaitResult) {
 		}
 		class[d] = c
 	}
-	for i := range ws.rows {
-		ws.rows[i].class = class[ws.rows[i].dim]
+	for i := range ws.rows.n {
+		r := ws.rows.at(uint32(i))
+		r.class = class[r.dim]
 	}
 	ws.classNames, res.Classes = list, list
 }
@@ -718,8 +746,8 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 		w.sampled = w.sampled || ws.placeRows[i].sampled
 		placed[i] = w
 	}
-	for i := range ws.rows {
-		r := &ws.rows[i]
+	for i := range ws.rows.n {
+		r := ws.rows.at(uint32(i))
 		if r.spans == 0 && r.runEnd <= r.runStart {
 			res.Untold++
 			continue
@@ -773,11 +801,11 @@ func (ws *Waits) order(rows []uint32) {
 	}
 	least := int64(math.MaxInt64)
 	for _, i := range rows {
-		least = min(least, at(&ws.rows[i]))
+		least = min(least, at(ws.rows.at(i)))
 	}
 	events := make([]event, len(rows))
 	for k, i := range rows {
-		events[k] = event{at: at(&ws.rows[i]) - least, of: i}
+		events[k] = event{at: at(ws.rows.at(i)) - least, of: i}
 	}
 	events = sortEvents(events)
 	for i := 0; i < len(events); {
@@ -786,7 +814,7 @@ func (ws *Waits) order(rows []uint32) {
 			j++
 		}
 		if j-i > 1 {
-			slices.SortFunc(events[i:j], func(x, y event) int { return ws.compare(&ws.rows[x.of], &ws.rows[y.of]) })
+			slices.SortFunc(events[i:j], func(x, y event) int { return ws.compare(ws.rows.at(x.of), ws.rows.at(y.of)) })
 		}
 		i = j
 	}
@@ -799,11 +827,8 @@ func (ws *Waits) compare(x, y *waitRow) int {
 	if c := cmp.Or(
 		cmp.Compare(x.runStart, y.runStart), cmp.Compare(x.runEnd, y.runEnd), cmp.Compare(x.first, y.first),
 		cmp.Compare(x.in, y.in), cmp.Compare(x.cached, y.cached), cmp.Compare(x.out, y.out),
-		cmp.Compare(x.class, y.class), cmp.Compare(x.spans, y.spans), cmp.Compare(x.line, y.line),
+		cmp.Compare(x.class, y.class), cmp.Compare(x.spans, y.spans), cmp.Compare(x.tie, y.tie),
 	); c != 0 {
-		return c
-	}
-	if c := slices.Compare(ws.text[x.text:x.text+uint64(x.ids)], ws.text[y.text:y.text+uint64(y.ids)]); c != 0 {
 		return c
 	}
 	return slices.CompareFunc(ws.spansOf(x), ws.spansOf(y), func(a, b waitSpan) int {
@@ -816,7 +841,7 @@ func (ws *Waits) statedLimits(p *replicaWork) Limits {
 	var slots, budget, kv trace.Opt[int64]
 	seen := map[uint32]bool{}
 	for _, i := range p.rows {
-		n := ws.rows[i].place
+		n := ws.rows.at(i).place
 		if seen[n] {
 			continue
 		}
@@ -919,7 +944,7 @@ func (ws *Waits) holders(res *WaitResult) {
 	var top []int
 	less := func(x, y int) int {
 		return cmp.Or(cmp.Compare(res.charges[y], res.charges[x]),
-			ws.compare(&ws.rows[x], &ws.rows[y]), cmp.Compare(res.of[x], res.of[y]))
+			ws.compare(ws.rows.at(uint32(x)), ws.rows.at(uint32(y))), cmp.Compare(res.of[x], res.of[y]))
 	}
 	for i, ns := range res.charges {
 		if ns <= 0 || len(top) == topHolders && less(i, top[len(top)-1]) >= 0 {
@@ -930,7 +955,7 @@ func (ws *Waits) holders(res *WaitResult) {
 		top = top[:min(len(top), topHolders)]
 	}
 	for _, i := range top {
-		r := &ws.rows[i]
+		r := ws.rows.at(uint32(i))
 		p := res.work[res.of[i]]
 		h := Holder{
 			ID: string(ws.text[r.text : r.text+uint64(r.id)]), Class: ws.classNames[r.class],
