@@ -212,26 +212,29 @@ func (w *work) distribution(name string, values []valued) Distribution {
 	d.MinNS, d.MaxNS = trace.Some(sorted[0]), trace.Some(sorted[len(sorted)-1])
 	for _, q := range w.opts.Quantiles {
 		out := Quantile{Q: q, NS: stats.Quantile(sorted, q)}
-		// Two requests a slice are the least from which scatter can be seen.
-		if w.slices > 0 && len(sorted) >= 2*w.slices {
-			iv, _ := stats.QuantileInterval(sorted, slice, w.slices, q)
-			out.Interval = &Interval{Slices: w.slices}
-			if iv.HasLow {
-				out.Interval.LowNS = trace.Some(iv.Low)
-			}
-			if iv.HasHigh {
-				out.Interval.HighNS = trace.Some(iv.High)
-			}
-			if n := float64(len(sorted)); iv.NEff <= n {
-				out.Interval.NEff = trace.Some(iv.NEff)
-			} else {
-				out.Interval.NEff = trace.Some(n)
-			}
-			out.Supported = iv.Supported
-		}
+		out.Interval, out.Supported = w.interval(sorted, slice, q)
 		d.Quantiles = append(d.Quantiles, out)
 	}
 	return d
+}
+
+// interval is how sure a quantile of ascending values is, whose requests
+// arrived in these slices, and whether enough independent ones lie beyond it.
+// It is nil where the window is not cut, or too finely for so few: two requests
+// a slice are the least from which scatter can be seen.
+func (w *work) interval(sorted []int64, slice []uint8, q float64) (*Interval, bool) {
+	if w.slices == 0 || len(sorted) < 2*w.slices {
+		return nil, false
+	}
+	iv, _ := stats.QuantileInterval(sorted, slice, w.slices, q)
+	out := &Interval{Slices: w.slices, NEff: trace.Some(min(iv.NEff, float64(len(sorted))))}
+	if iv.HasLow {
+		out.LowNS = trace.Some(iv.Low)
+	}
+	if iv.HasHigh {
+		out.HighNS = trace.Some(iv.High)
+	}
+	return out, iv.Supported
 }
 
 // divide is sum/n rounded to the nearest, halves away from zero.

@@ -41,6 +41,7 @@ func (w *work) groups() {
 func (w *work) grouping(by []string, at []int) Grouping {
 	groups := []Group{}
 	var e2e [][]int64             // by group, ascending
+	var slice [][]uint8           // of time, likewise
 	var told, meanSum []int64     // used requests that tell how long they waited, and the sum
 	index := map[string]int{}     // of the group, by its values
 	group := make(map[uint32]int) // of the group, by dim
@@ -63,7 +64,7 @@ func (w *work) grouping(by []string, at []int) Grouping {
 			g = len(groups)
 			index[key] = g
 			groups = append(groups, Group{Values: values})
-			e2e, told, meanSum = append(e2e, nil), append(told, 0), append(meanSum, 0)
+			e2e, slice, told, meanSum = append(e2e, nil), append(slice, nil), append(told, 0), append(meanSum, 0)
 		}
 		group[dim] = g
 		return g
@@ -83,6 +84,7 @@ func (w *work) grouping(by []string, at []int) Grouping {
 		groups[g].Used++
 		groups[g].E2ETotalNS += r.e2e()
 		e2e[g] = append(e2e[g], r.e2e())
+		slice[g] = append(slice[g], w.slice(r))
 		if r.has&tellsWaiting != 0 {
 			told[g]++
 			meanSum[g] += w.waiting(r)
@@ -100,7 +102,8 @@ func (w *work) grouping(by []string, at []int) Grouping {
 			g.E2EMean = trace.Some(divide(g.E2ETotalNS, g.Used))
 			g.E2EP50 = trace.Some(stats.Quantile(e2e[i], 0.5))
 			g.E2EP99 = trace.Some(stats.Quantile(e2e[i], 0.99))
-			g.P99Supported = g.Used >= 1000
+			g.E2EP50Interval, _ = w.interval(e2e[i], slice[i], 0.5)
+			g.E2EP99Interval, g.P99Supported = w.interval(e2e[i], slice[i], 0.99)
 		}
 	}
 	slices.SortFunc(groups, func(x, y Group) int {

@@ -255,7 +255,10 @@ type Group struct {
 	E2EMean      trace.Opt[int64]    `json:"mean_e2e_ns"`
 	E2EP50       trace.Opt[int64]    `json:"p50_e2e_ns"`
 	E2EP99       trace.Opt[int64]    `json:"p99_e2e_ns"`
-	P99Supported bool                `json:"p99_supported"` // at least 1,000 requests: ten beyond p99
+	P99Supported bool                `json:"p99_supported"` // as of a Quantile
+	// Nil where the group is too small for one.
+	E2EP50Interval *Interval `json:"p50_e2e_interval"`
+	E2EP99Interval *Interval `json:"p99_e2e_interval"`
 }
 
 // EngineState sums up what one engine stated of itself. Means are over time,

@@ -602,3 +602,33 @@ func BenchmarkReport(b *testing.B) {
 		b.ReportMetric(float64(len(rs))*float64(b.N)/b.Elapsed().Seconds(), "requests/s")
 	})
 }
+
+// A group's quantile is marked by the independent requests beyond it, not by
+// their number: 2,000 requests that come in five lumps support no p99.
+func TestGroupSupport(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		slow      func(i int) bool
+		supported bool
+	}{
+		{"even", func(i int) bool { return i%50 == 0 }, true},
+		{"lumps", func(i int) bool { return i < 40 }, false},
+	} {
+		a := New(Options{By: []string{"tenant"}})
+		for i := range 2000 {
+			start := trace.Time(i) * 1e9
+			length := 10 * time.Millisecond
+			if c.slow(i) {
+				length = 20*time.Millisecond + time.Duration(i)
+			}
+			r := &trace.Request{Clock: trace.ClockUnix, Resolution: 1, Outcome: trace.OK,
+				Arrival: trace.At(start, trace.Measured), Completed: trace.At(start.Add(length), trace.Measured)}
+			r.SetAttr("tenant", trace.StringValue("a"))
+			a.Add(r)
+		}
+		g := a.Report().Groups[0].Rows[0]
+		if g.P99Supported != c.supported || g.E2EP99Interval == nil || g.E2EP50Interval == nil {
+			t.Errorf("%s: supported %v, want %v; intervals %+v %+v", c.name, g.P99Supported, c.supported, g.E2EP50Interval, g.E2EP99Interval)
+		}
+	}
+}

@@ -155,7 +155,9 @@ var JSONKeys = []JSONKey{
 	{"groups[].rows[].mean_e2e_ns", "ns", "likewise"},
 	{"groups[].rows[].p50_e2e_ns", "ns", "likewise"},
 	{"groups[].rows[].p99_e2e_ns", "ns", "likewise"},
-	{"groups[].rows[].p99_supported", "", "true from 1,000 used requests"},
+	{"groups[].rows[].p99_supported", "", "as in phases"},
+	{"groups[].rows[].p50_e2e_interval*", "ns", "as in phases; null where the group is too small for one"},
+	{"groups[].rows[].p99_e2e_interval*", "ns", "likewise"},
 
 	{"engine_readings[].engine", "", "who stated it"},
 	{"engine_readings[].service", "", "may be empty"},
