@@ -106,75 +106,54 @@ func (tr *truth) cut(waits []Wait, start, end trace.Time) []Wait {
 	for k = max(0, k-1); start < end; k++ {
 		// Behind the last piece, or where nobody waits: an event that was seen
 		// late. Nothing is scarce then.
-		to, cause, share := end, "step", []float64(nil)
+		cause, begin, stop := "step", start, end
+		var before, after []float64
 		if k < len(tr.pieces) {
-			begin, stop := tr.pieces[k].start, tr.until
+			begin, stop = tr.pieces[k].start, tr.until
 			if k+1 < len(tr.pieces) {
 				stop = tr.pieces[k+1].start
 			}
-			to = min(end, stop)
 			if c := tr.pieces[k].cause; c != "" {
 				cause = c
 			}
-			share = make([]float64, tr.tenants)
-			for n := range share {
-				share[n] = (tr.held[(k+1)*tr.tenants+n] - tr.held[k*tr.tenants+n]) * float64(to.Sub(start)) / float64(stop.Sub(begin))
+			before, after = tr.held[k*tr.tenants:(k+1)*tr.tenants], tr.held[(k+1)*tr.tenants:(k+2)*tr.tenants]
+		}
+		for to := min(end, stop); start < to; {
+			next, spare := to, false
+			if cause != "step" {
+				next, spare = tr.mark(start, to)
 			}
+			n := len(waits) - 1
+			if n < from || waits[n].Cause != cause || waits[n].Avoidable != spare {
+				waits = append(waits, Wait{Start: start, Cause: cause, Avoidable: spare, Held: make([]float64, tr.tenants)})
+				n++
+			}
+			waits[n].End = next
+			for i := range before {
+				waits[n].Held[i] += (after[i] - before[i]) * float64(next.Sub(start)) / float64(stop.Sub(begin))
+			}
+			start = next
 		}
-		if cause == "step" {
-			waits = join(waits, from, Wait{start, to, cause, false, share})
-		} else {
-			tr.mark(start, to, func(a, b trace.Time, spare bool) {
-				part := make([]float64, tr.tenants)
-				for n := range part {
-					part[n] = share[n] * float64(b.Sub(a)) / float64(to.Sub(start))
-				}
-				waits = join(waits, from, Wait{a, b, cause, spare, part})
-			})
-		}
-		start = to
 	}
 	return waits
 }
 
-// mark divides a stretch into parts in which another replica is spare and in
-// which none is.
-func (tr *truth) mark(start, end trace.Time, f func(a, b trace.Time, spare bool)) {
+// mark returns how far, up to end, another replica stays as it is at start:
+// spare or not.
+func (tr *truth) mark(start, end trace.Time) (next trace.Time, spare bool) {
 	k, _ := slices.BinarySearchFunc(tr.spare, start, func(s span, t trace.Time) int {
 		if s.end <= t {
 			return -1
 		}
 		return 1
 	})
-	for ; start < end; k++ {
-		next := span{end, end}
-		if k < len(tr.spare) {
-			next = span{min(end, tr.spare[k].start), min(end, tr.spare[k].end)}
-		}
-		if start < next.start {
-			f(start, next.start, false)
-			start = next.start
-		}
-		if start < next.end {
-			f(start, next.end, true)
-			start = next.end
-		}
+	switch {
+	case k == len(tr.spare):
+		return end, false
+	case start < tr.spare[k].start:
+		return min(end, tr.spare[k].start), false
 	}
-}
-
-// join appends w, to the last stretch if that goes on: one of those from from on.
-func join(waits []Wait, from int, w Wait) []Wait {
-	if n := len(waits); n > from {
-		last := &waits[n-1]
-		if last.Cause == w.Cause && last.Avoidable == w.Avoidable && last.End == w.Start && len(last.Held) == len(w.Held) {
-			last.End = w.End
-			for k := range w.Held {
-				last.Held[k] += w.Held[k]
-			}
-			return waits
-		}
-	}
-	return append(waits, w)
+	return min(end, tr.spare[k].end), true
 }
 
 // spare fills in where another replica could have helped.
