@@ -135,5 +135,23 @@ func newRoot(env *environment) *cobra.Command {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
 	root.AddCommand(newReport(env), newExport(env), newCheck(env), newSimulate(env), newVersion(env))
+	for _, c := range root.Commands() {
+		offer(c, "format", formatsOf[c.Name()])
+		offer(c, "policy", policies())
+	}
 	return root
+}
+
+// formatsOf is what --format of each command takes, for the shell to offer.
+var formatsOf = map[string][]string{
+	"report": reportFormats, "export": exportFormats, "check": {"text", "json"}, "simulate": {"text", "otlp"},
+}
+
+// offer lets the shell complete the values of a flag, if the command has it.
+func offer(cmd *cobra.Command, flag string, values []string) {
+	if cmd.Flags().Lookup(flag) == nil {
+		return
+	}
+	// The one error is a flag that is not there.
+	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
