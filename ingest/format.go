@@ -74,6 +74,8 @@ var foreign = []struct{ magic, what string }{
 	{"\x7fELF", "a program"},
 	{"SQLite format 3", "an SQLite database"},
 	{"\x89PNG", "a picture"},
+	{"\xff\xfe", "UTF-16 text, as PowerShell's > writes it: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+	{"\xfe\xff", "UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"},
 	{"<", "HTML or XML"},
 }
 

@@ -173,6 +173,11 @@ func (l *log) line(e *entry) {
 		l.clock.tick(&e.at)
 	}
 	if ev.kind == other {
+		if e.torn && hasPrefix(e.text, "{") && e.text[len(e.text)-1] != '}' {
+			// A record of docker's or of a JSON formatter, whatever it said.
+			l.issue(trace.NewIssue(trace.Truncated, e.pos, "the log stops in the middle of a record"))
+			return
+		}
 		if !e.engine && e.process == nil && !access(e.text) {
 			if l.foreign++; l.foreign == 1 {
 				l.foreignAt = e.pos
