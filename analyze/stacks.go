@@ -30,6 +30,12 @@ var TenantKeys = []string{"tenant", "tenant.id", "tenant_id", "user", "user.id",
 // RouteKeys are the attributes that name what was called, best first.
 var RouteKeys = []string{"route", "http.route", "url.path"}
 
+// MaxLabelValues is how many values the labels tenant and route may have: with
+// more (a tenant for each user) none is told from another in a profile, which
+// would be of a gigabyte. The label is then left out, and a comment says so.
+// Frames have no such limit: they were asked for.
+const MaxLabelValues = 10_000
+
 // Bands are the latency bands, fastest first. A request's band is the first
 // whose upper quantile (0.5, 0.9, 0.99, none) is at least its e2e. The
 // quantiles are those of the requests that are ok, as in every table, and
@@ -194,6 +200,74 @@ func (b *StackBuilder) decode(group string) (frames []string, labels []Label) {
 	return frames, labels
 }
 
+// reduced leaves those labels out of the groups that have more than
+// [MaxLabelValues], and returns the place of each group among those that are
+// left, these, and the labels. Which labels they are does not depend on the
+// order of requests; the places do.
+func (b *StackBuilder) reduced() (alias []uint32, keys, left []string) {
+	first := 0 // field of the outcome
+	for _, key := range b.frames {
+		if key != PhaseFrame {
+			first++
+		}
+	}
+	labels := []string{LabelTenant, LabelRoute}
+	many := make([]bool, len(labels))
+	for i := range labels {
+		seen := make(map[string]bool)
+		for _, k := range b.keys {
+			from, to := field(k, first+1+i)
+			if k[from] == 0 {
+				continue
+			}
+			if seen[k[from:to]] = true; len(seen) > MaxLabelValues {
+				many[i] = true
+				left = append(left, labels[i])
+				break
+			}
+		}
+	}
+	alias = make([]uint32, len(b.keys))
+	if len(left) == 0 {
+		for i := range alias {
+			alias[i] = uint32(i)
+		}
+		return alias, b.keys, nil
+	}
+	index := make(map[string]uint32)
+	for g, k := range b.keys {
+		for i := range labels {
+			if many[i] {
+				from, to := field(k, first+1+i)
+				k = k[:from] + "\x00" + k[to:] // absent
+			}
+		}
+		at, ok := index[k]
+		if !ok {
+			at = uint32(len(keys))
+			index[k] = at
+			keys = append(keys, k)
+		}
+		alias[g] = at
+	}
+	return alias, keys, left
+}
+
+// field returns where the i-th field of an encoded group is.
+func field(group string, i int) (from, to int) {
+	for ; ; i-- {
+		to = from + 1
+		if group[from] == 1 {
+			n, w := binary.Uvarint([]byte(group[to:min(len(group), to+binary.MaxVarintLen64)]))
+			to += w + int(n)
+		}
+		if i == 0 {
+			return from, to
+		}
+		from = to
+	}
+}
+
 // place numbers the groups by first use. No result depends on the numbers.
 func (b *StackBuilder) place(group []byte) uint32 {
 	i, ok := b.groups[string(group)]
@@ -277,6 +351,11 @@ func (b *StackBuilder) Stacks() *Stacks {
 		s.Comments = append(s.Comments, strings.TrimSuffix(text, ","))
 	}
 
+	alias, keys, left := b.reduced()
+	for _, label := range left {
+		s.Comments = append(s.Comments, fmt.Sprintf("label %s left out: more than %s values", label, units.Count(MaxLabelValues)))
+	}
+
 	type path struct {
 		group uint32
 		band  uint8 // len(Bands): none
@@ -303,7 +382,7 @@ func (b *StackBuilder) Stacks() *Stacks {
 			}
 		}
 		for j, d := range durs {
-			k := path{group: g, band: uint8(band)}
+			k := path{group: alias[g], band: uint8(band)}
 			if split {
 				k.phase = phases[j]
 			}
@@ -328,7 +407,7 @@ func (b *StackBuilder) Stacks() *Stacks {
 	}
 
 	for k, v := range sums {
-		frames, labels := b.decode(b.keys[k.group])
+		frames, labels := b.decode(keys[k.group])
 		for i, key := range b.frames {
 			if key == PhaseFrame {
 				frames[i] = k.phase.String()

@@ -300,6 +300,55 @@ func TestStacksShift(t *testing.T) {
 	}
 }
 
+// A label of too many values is left out, whatever the order of requests, and
+// totals stay. A frame of that key keeps them all.
+func TestStacksManyValues(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		values        int
+		frames        []string
+		samples       int
+		tenant, route bool
+	}{
+		{"as many as may be", MaxLabelValues, nil, MaxLabelValues, true, true},
+		{"one more", MaxLabelValues + 1, nil, 2, false, true},
+		{"in the frames", MaxLabelValues + 1, []string{"tenant", PhaseFrame}, MaxLabelValues + 1, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var rs []*trace.Request
+			for i := range 2 * c.values {
+				r := &trace.Request{
+					Outcome: trace.OK, Clock: trace.ClockUnix, Resolution: 1, Arrival: trace.At(1, trace.Measured), Completed: trace.At(11, trace.Measured),
+					Intervals: []trace.Interval{{Phase: trace.Queueing, Basis: trace.Measured, Start: 1, End: 11}},
+				}
+				r.SetAttr("tenant", trace.StringValue(fmt.Sprint("t", i%c.values)))
+				r.SetAttr("route", trace.StringValue(fmt.Sprint("r", i%c.values%2)))
+				rs = append(rs, r)
+			}
+			got := stacksOf(StackOptions{Frames: c.frames}, rs)
+			var requests, waiting int64
+			for _, s := range got.Samples {
+				requests, waiting = requests+s.Values[valueRequests], waiting+s.Values[valueWaiting]
+				for key, want := range map[string]bool{LabelTenant: c.tenant, LabelRoute: c.route} {
+					if has := slices.ContainsFunc(s.Labels, func(l Label) bool { return l.Key == key }); has != want {
+						t.Fatalf("%v: label %s: %v", s.Labels, key, has)
+					}
+				}
+			}
+			if n := int64(2 * c.values); len(got.Samples) != c.samples || requests != n || waiting != 10*n {
+				t.Errorf("%d samples, %d requests, %d ns", len(got.Samples), requests, waiting)
+			}
+			if said := slices.Contains(got.Comments, "label tenant left out: more than 10,000 values"); said == c.tenant {
+				t.Errorf("comments: %q", got.Comments)
+			}
+			slices.Reverse(rs)
+			if lines(got) != lines(stacksOf(StackOptions{Frames: c.frames}, rs)) {
+				t.Error("the order of requests shows")
+			}
+		})
+	}
+}
+
 func BenchmarkStacks(b *testing.B) {
 	rs := someRequests(rand.New(rand.NewPCG(1, 1)), 10000)
 	b.ReportAllocs()
