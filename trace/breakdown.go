@@ -170,7 +170,13 @@ func (r *Request) attribute(b *Breakdown, emit func(p Phase, start, end Time)) {
 	b.Extent = end.Sub(start)
 	b.Complete = r.Arrival.Present() && r.Completed.Present()
 
-	claims := make([]Interval, 0, len(r.Intervals))
+	// Room on the stack for as many claims as requests usually have.
+	var (
+		claimRoom          [8]Interval
+		endRoom, stackRoom [8]int
+		setRoom            [8]Phase
+	)
+	claims := claimRoom[:0]
 	for _, iv := range r.Intervals {
 		if iv.End <= iv.Start {
 			continue
@@ -185,9 +191,9 @@ func (r *Request) attribute(b *Breakdown, emit func(p Phase, start, end Time)) {
 	slices.SortFunc(claims, func(x, y Interval) int {
 		return cmp.Or(cmp.Compare(x.Start, y.Start), cmp.Compare(x.Phase, y.Phase), cmp.Compare(x.End, y.End))
 	})
-	ends := make([]int, len(claims)) // indices of claims by end
-	for i := range ends {
-		ends[i] = i
+	ends := endRoom[:0] // indices of claims by end
+	for i := range claims {
+		ends = append(ends, i)
 	}
 	slices.SortFunc(ends, func(i, j int) int { return cmp.Compare(claims[i].End, claims[j].End) })
 
@@ -197,8 +203,8 @@ func (r *Request) attribute(b *Breakdown, emit func(p Phase, start, end Time)) {
 	// top.
 	var (
 		active [allPhases + 1]int
-		sets   []Phase // distinct sets with active > 0
-		stack  []int
+		sets   = setRoom[:0] // distinct sets with active > 0
+		stack  = stackRoom[:0]
 		open   int
 		ni, ne int
 		t      = start
