@@ -80,6 +80,7 @@ const (
 	complete // arrival and completion are known
 	inconsistent
 	tellsWaiting // some claim is of a waiting phase alone
+	placedFirst  // the first token's place depends on how front-end time divides
 )
 
 // span is a stretch of time.
@@ -168,6 +169,9 @@ func (a *Analyzer) Add(r *trace.Request) {
 	}
 	if d, ok := r.TTFT().Get(); ok && d >= 0 {
 		w.ttft = int64(d)
+		if r.FirstToken.Basis != trace.Measured && b.Of(trace.Arrival|trace.Completion) > 0 {
+			w.has |= placedFirst
+		}
 	}
 	w.tpot = tpot(r).Or(-1)
 	a.parts = append(a.parts, b.Parts...)

@@ -632,3 +632,20 @@ func TestGroupSupport(t *testing.T) {
 		}
 	}
 }
+
+// Where a source does not tell how front-end time divides, a first token that
+// was not measured has no sure place: the report says so.
+func TestPlacedFirstToken(t *testing.T) {
+	const text = `
+a arrival=0 queueing=1ms..2ms prefill=2ms..4ms first=%s decode=4ms..9ms last=9ms end=10ms arrival|completion=0..1ms arrival|completion=9ms..10ms`
+	for _, c := range []struct {
+		first string
+		want  bool
+	}{{"4ms", false}, {"~4ms", true}} {
+		r := report(t, Options{}, fmt.Sprintf(text, c.first))
+		got := slices.ContainsFunc(r.Limits, func(s string) bool { return strings.HasPrefix(s, "ttft of 1 request is placed") })
+		if got != c.want {
+			t.Errorf("first token at %s: limits %q", c.first, r.Limits)
+		}
+	}
+}

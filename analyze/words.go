@@ -178,6 +178,15 @@ func (w *work) limits() []string {
 	if has(trace.Arrival | trace.Completion) {
 		say("arrival|completion is the front end before and after the engine together: the source gives only their sum.")
 	}
+	placed := int64(0)
+	for _, r := range w.used {
+		if r.has&placedFirst != 0 {
+			placed++
+		}
+	}
+	if placed > 0 {
+		say("ttft of %s is placed by the engine's phases: it may be off by as much as the front end took.", plural(placed, "request", "requests"))
+	}
 	if s := w.unsplit(); s != "" {
 		say("%s: the source gives one amount, which is not guessed apart.", s)
 	}
