@@ -385,6 +385,9 @@ type WaitResult struct {
 	Holders    []Holder    `json:"holders"`    // the single requests that were charged most
 	Overtaking []Overtaken `json:"overtaking"` // by class; no empty rows
 
+	// OverTime is what changed while the requests ran.
+	OverTime *ChangeResult `json:"-"`
+
 	ws      *Waits
 	of      []int32 // each row's replica; -1: none
 	work    []*replicaWork
@@ -454,6 +457,7 @@ func (ws *Waits) Result() *WaitResult {
 	if ws.opts.Equal {
 		res.Weighting = "equal"
 	}
+	res.OverTime = &ChangeResult{Changes: []Change{}, Tests: []ChangeTest{}}
 	ws.classify(res)
 	unplaced := ws.group(res)
 	for _, p := range res.work {
@@ -473,12 +477,14 @@ func (ws *Waits) Result() *WaitResult {
 			cells[k] += c.ns
 		}
 		p.overtaking(overtaken)
+		res.OverTime.add(p.changes())
 		res.Replicas = append(res.Replicas, p.result(ws.matrix(mine)))
 		for c := range sum {
 			sum[c].add(p.sum[c])
 		}
 		p.free, p.blame, p.stretches, p.decodes, p.tl = nil, nil, nil, nil, nil
 	}
+	res.OverTime.sort()
 	for _, i := range unplaced {
 		for _, s := range ws.spansOf(ws.rows.at(i)) {
 			sum[CauseUnknown].ns += s.end - s.start

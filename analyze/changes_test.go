@@ -1,0 +1,488 @@
+package analyze
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/traceview/traceview/internal/sim"
+	"github.com/traceview/traceview/trace"
+)
+
+func overTime(rs []*trace.Request) *ChangeResult {
+	w := NewWaits(WaitOptions{})
+	for _, r := range rs {
+		w.Add(r)
+	}
+	return w.Result().OverTime
+}
+
+// of returns the first change of a kind.
+func (r *ChangeResult) of(kind string) *Change {
+	for i := range r.Changes {
+		if r.Changes[i].Of == kind {
+			return &r.Changes[i]
+		}
+	}
+	return nil
+}
+
+// load is an engine under a load with a name.
+type load struct {
+	name   string
+	engine sim.Engine
+	shape  []sim.Tenant // rate 1: the load's rate multiplies
+	rate   float64      // requests a second
+}
+
+// loads are steady ones, from idle to full.
+func loads() []load {
+	const ms = time.Millisecond
+	base := sim.Engine{
+		Service: "s", Model: "m", Replicas: 1, Routing: sim.RoundRobin,
+		Slots: 16, Budget: 2048, Chunked: true, Limit: 8000,
+		Base: 12 * ms, PerPrefill: 60 * time.Microsecond, PerDecode: 300 * time.Microsecond, PerResident: 150 * time.Microsecond,
+	}
+	tenants := []sim.Tenant{
+		{Name: "chat", Rate: 0.8, Prompt: sim.Length{Min: 20, Max: 1500, Skew: 2}, Output: sim.Length{Min: 5, Max: 250, Skew: 1}},
+		{Name: "batch", Rate: 0.2, Prompt: sim.Length{Min: 500, Max: 3000, Skew: 1}, Output: sim.Length{Min: 40, Max: 200}},
+	}
+	memory := base
+	memory.Slots, memory.Blocks, memory.Limit = 64, 700, 4000
+	burst := slices.Clone(tenants)
+	for i := range burst {
+		burst[i].Burst = 8
+	}
+	return []load{
+		{"light", base, tenants, 1.5},
+		{"moderate", base, tenants, 4},
+		{"near the slot limit", base, tenants, 6.3},
+		{"memory-limited", memory, tenants, 6},
+		{"bursty", base, burst, 4},
+	}
+}
+
+// from returns tenants at a rate from an instant on for so long.
+func (l load) from(rate float64, start, length time.Duration) []sim.Tenant {
+	out := slices.Clone(l.shape)
+	for i := range out {
+		out[i].Rate *= rate
+		out[i].Start = start
+		out[i].Requests = max(1, int(math.Round(out[i].Rate*length.Seconds())))
+	}
+	return out
+}
+
+func (l load) run(t testing.TB, seed uint64, length time.Duration) []*trace.Request {
+	e := l.engine
+	e.Seed, e.Tenants = seed, l.from(l.rate, 0, length)
+	return simulate(t, e)
+}
+
+func simulate(t testing.TB, e sim.Engine) []*trace.Request {
+	t.Helper()
+	r, err := e.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.Requests
+}
+
+// slowed is a run whose every step takes factor times as long from an instant
+// on, while requests come as before: in the engine's own time they come more
+// quickly, and that time is stretched.
+// idle is how long before at the engine had nothing left to do.
+func (l load) slowed(t testing.TB, seed uint64, length, at time.Duration, factor float64) (rs []*trace.Request, idle time.Duration) {
+	e := l.engine
+	e.Seed, e.Tenants = seed, append(l.from(l.rate, 0, at), l.from(l.rate*factor, at, time.Duration(float64(length-at)/factor))...)
+	rs = simulate(t, e)
+	from := sim.Base.Add(at)
+	idle = at
+	for _, r := range rs {
+		if r.Arrival.At < from {
+			idle = max(0, min(idle, from.Sub(r.LastToken.At)))
+		}
+		warp := func(t *trace.Time) {
+			if *t > from {
+				*t = from + trace.Time(math.Round(float64(*t-from)*factor))
+			}
+		}
+		for _, i := range []*trace.Instant{&r.Arrival, &r.Queued, &r.Scheduled, &r.FirstToken, &r.LastToken, &r.Completed} {
+			warp(&i.At)
+		}
+		for i := range r.Intervals {
+			warp(&r.Intervals[i].Start)
+			warp(&r.Intervals[i].End)
+		}
+	}
+	return rs, idle
+}
+
+// ramp is a run whose rate rises in steps from one rate to another.
+func (l load) ramp(t testing.TB, seed uint64, length time.Duration, from, to float64) []*trace.Request {
+	const steps = 40
+	e := l.engine
+	e.Seed = seed
+	for i := range steps {
+		part := length / steps
+		tenants := l.from(from+(to-from)*(float64(i)+0.5)/steps, time.Duration(i)*part, part)
+		e.Tenants = append(e.Tenants, tenants...)
+	}
+	return simulate(t, e)
+}
+
+// capacity is how many requests a second the engine takes up when it always
+// has work.
+func (l load) capacity(t testing.TB) float64 {
+	rs := l.with(60).run(t, 99, time.Minute)
+	var first, last trace.Time
+	for i, r := range rs {
+		if i == 0 || r.Scheduled.At < first {
+			first = r.Scheduled.At
+		}
+		last = max(last, r.Scheduled.At)
+	}
+	return float64(len(rs)) / last.Sub(first).Seconds()
+}
+
+func (l load) with(rate float64) load { l.rate = rate; return l }
+
+// A request a second comes, and from 40 s on one is taken up every other
+// second, after 1.5 s at first: when the last comes at 139 s, 51 of 100 wait.
+func TestOverloadByHand(t *testing.T) {
+	const s = int64(time.Second)
+	var ps []passage
+	for i := range int64(140) {
+		p := passage{queued: i * s, left: i * s, taken: true}
+		if i >= 40 {
+			p.left = (41+2*(i-40))*s + s/2
+		}
+		ps = append(ps, p)
+	}
+	k, found, ok := overload(ps, 340*s)
+	if !found || !ok || k.at != 40*s || k.last != 139*s || k.arrived != 100 || k.taken != 49 {
+		t.Fatalf("%+v %v %v", k, found, ok)
+	}
+	// Gaps are all alike, so that the count of arrivals alone scatters.
+	if want := 51 / math.Sqrt(100+0.6*49); math.Abs(k.z-want) > 1e-9 {
+		t.Errorf("z %v, want %v", k.z, want)
+	}
+	if k.offered != 100./99 || k.capacity != 49./99 {
+		t.Errorf("offered %v, capacity %v", k.offered, k.capacity)
+	}
+	if _, found, _ := overload(ps, 2000*s); found {
+		t.Error("found in less than a twentieth of the window")
+	}
+	// Without the last quarter of the arrivals 38 of 75 wait: z = 3.85.
+	if k, found, _ := overload(ps[:115], 340*s); found || k.arrived != 75 || k.taken != 37 {
+		t.Errorf("%+v %v", k, found)
+	}
+	// Who gave up neither came to stay nor was taken up.
+	gone := slices.Clone(ps)
+	for i := 41; i < 60; i++ {
+		gone[i].taken = false
+	}
+	if k, _, _ := overload(gone, 340*s); k.arrived != 81 || k.taken != 30 {
+		t.Errorf("%+v", k)
+	}
+	// The queue empties at the instant at which the last but one comes.
+	empty := slices.Clone(ps[:100])
+	for i := range empty[:98] {
+		empty[i].left = min(empty[i].left, 98*s)
+	}
+	if k, found, _ := overload(empty, 100*s); found || k.at != 98*s {
+		t.Errorf("%+v %v", k, found)
+	}
+	if _, _, ok := overload(ps[:minPassages-1], s); ok {
+		t.Error("tested with too few requests")
+	}
+}
+
+// steadily draws decodes whose steps take 10 ms at level 1, one every half
+// second; levels begin at the given seconds.
+func steadily(n int, levels map[int]float64) []timedDecode {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var ds []timedDecode
+	for i := range n {
+		at := int64(i) * int64(time.Second) / 2
+		steps := 50 + rnd.IntN(400)
+		to := float64(at)
+		level := func(t float64) float64 {
+			l, since := 1.0, -1
+			for from, x := range levels {
+				if t >= float64(from)*1e9 && from > since {
+					l, since = x, from
+				}
+			}
+			return l
+		}
+		for range steps {
+			to += 10e6 * level(to) * (1 + 0.02*rnd.NormFloat64())
+		}
+		ds = append(ds, timedDecode{decode{steps: float64(steps), running: 1, ns: to - float64(at)}, at, int64(to)})
+	}
+	return ds
+}
+
+func TestSpeedsByHand(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		n      int
+		levels map[int]float64
+		want   []float64 // seconds
+		ratios []float64
+	}{
+		{"steady", 400, nil, nil, nil},
+		{"a fifth slower at 100 s", 400, map[int]float64{100: 1.2}, []float64{100}, []float64{1.2}},
+		{"a twentieth faster at 60 s", 400, map[int]float64{60: 0.95}, []float64{60}, []float64{0.95}},
+		{"slower, and slower still", 600, map[int]float64{100: 1.2, 200: 1.5}, []float64{100, 200}, []float64{1.2, 1.25}},
+		{"too little to tell", 400, map[int]float64{100: 1.02}, nil, nil},
+		{"few, yet enough", 96, map[int]float64{24: 1.5}, []float64{24}, []float64{1.5}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			levels, p, reason := speeds(steadily(c.n, c.levels))
+			if reason != "" || !p.Present() || len(levels) != len(c.want)+1 {
+				t.Fatalf("%d levels, p %v, reason %q", len(levels), p, reason)
+			}
+			for i, want := range c.want {
+				l := levels[i+1]
+				if off := float64(l.change.at)/1e9 - want; math.Abs(off) > 1 || l.change.edge || l.change.from > l.change.at || l.change.to < l.change.at {
+					t.Errorf("change %d is off by %v s: %+v", i, off, l.change)
+				}
+				if r := ratio(levels[i].decodes, l.decodes).Or(0); math.Abs(r/c.ratios[i]-1) > 0.01 {
+					t.Errorf("change %d: ratio %v, want %v", i, r, c.ratios[i])
+				}
+			}
+		})
+	}
+	if _, p, reason := speeds(steadily(95, nil)); p.Present() || reason != "95 decodes of at least 8 output tokens, 96 are needed" {
+		t.Errorf("reason %q", reason)
+	}
+}
+
+func changeJSON(t *testing.T, r *ChangeResult) string {
+	t.Helper()
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// TestChanges plants one change each and wants it alone, in any order of the
+// requests and wherever they lie on the axis of time.
+func TestChanges(t *testing.T) {
+	const length, at = 5 * time.Minute, 155 * time.Second
+	l := loads()[1]
+	slow, _ := l.slowed(t, 1, length, at, 1.1)
+	frozen := l
+	frozen.engine.Freezes = []sim.Freeze{{Replica: 0, From: 100 * time.Second, For: 5 * time.Second}}
+	full := l.capacity(t)
+	for _, c := range []struct {
+		name string
+		rs   []*trace.Request
+		want string
+		at   time.Duration
+		off  time.Duration
+	}{
+		{"steady", l.run(t, 1, length), "", 0, 0},
+		{"slower", slow, OfDecode, at, 2 * time.Second},
+		{"a stall", frozen.run(t, 1, length), OfStall, 100 * time.Second, time.Second},
+		{"a rising rate", l.ramp(t, 1, length, 0.6*full, 1.4*full), OfOverload, length / 2, length / 10},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := overTime(c.rs)
+			for _, x := range r.Tests {
+				if want := map[bool]string{true: Changed, false: Steady}[x.Of == c.want]; x.Outcome != want {
+					t.Errorf("%s: %s %s, want %s", x.Of, x.Outcome, x.Reason, want)
+				}
+			}
+			if len(r.Tests) != 3 {
+				t.Errorf("%d tests", len(r.Tests))
+			}
+			if c.want == "" {
+				if len(r.Changes) != 0 {
+					t.Errorf("changes %+v", r.Changes)
+				}
+			} else if len(r.Changes) != 1 || r.Changes[0].Of != c.want {
+				t.Fatalf("changes %+v", r.Changes)
+			} else if off := trace.Time(r.Changes[0].AtNS.Or(0)).Sub(sim.Base.Add(c.at)); off.Abs() > c.off {
+				t.Errorf("off by %v", off)
+			}
+			was := changeJSON(t, r)
+			rs := slices.Clone(c.rs)
+			rnd := rand.New(rand.NewPCG(9, 9))
+			rnd.Shuffle(len(rs), func(i, j int) { rs[i], rs[j] = rs[j], rs[i] })
+			if is := changeJSON(t, overTime(rs)); is != was {
+				t.Errorf("another order gives another result:\n%s\n%s", was, is)
+			}
+			const shift = 123_456_789_012
+			for i := range r.Changes {
+				x := &r.Changes[i]
+				if t, ok := x.AtNS.Get(); ok {
+					x.AtNS = trace.Some(t + shift)
+				}
+				x.FromNS += shift
+				x.ToNS += shift
+			}
+			for i := range rs {
+				rs[i] = shifted(rs[i], shift)
+			}
+			if is, want := changeJSON(t, overTime(rs)), changeJSON(t, r); is != want {
+				t.Errorf("another time gives another result:\n%s\n%s", want, is)
+			}
+		})
+	}
+}
+
+// shifted is r shifted in time.
+func shifted(r *trace.Request, d time.Duration) *trace.Request {
+	s := *r
+	for _, i := range []*trace.Instant{&s.Arrival, &s.Queued, &s.Scheduled, &s.FirstToken, &s.LastToken, &s.Completed} {
+		if i.Present() {
+			i.At = i.At.Add(d)
+		}
+	}
+	s.Intervals = slices.Clone(s.Intervals)
+	for i := range s.Intervals {
+		s.Intervals[i].Start = s.Intervals[i].Start.Add(d)
+		s.Intervals[i].End = s.Intervals[i].End.Add(d)
+	}
+	return &s
+}
+
+// BenchmarkChanges measures both errors of the rules over many seeds: what
+// they raise on steady runs, and what they find of planted changes. Its
+// numbers are counts and sizes, not times. It is run once:
+//
+//	go test ./analyze -run NONE -bench Changes -benchtime 1x
+func BenchmarkChanges(b *testing.B) {
+	const length = 5 * time.Minute
+	const seeds = 200
+	kinds := []struct{ of, unit string }{{OfDecode, "decode"}, {OfOverload, "overload"}, {OfStall, "stall"}}
+	count := func(b *testing.B, f func(seed uint64) *ChangeResult, look func(*ChangeResult)) {
+		for b.Loop() {
+			found := make([]int, len(kinds))
+			low := 0
+			for seed := range uint64(seeds) {
+				r := f(seed)
+				for i, k := range kinds {
+					if r.of(k.of) != nil {
+						found[i]++
+					}
+				}
+				for _, t := range r.Tests {
+					if p, ok := t.P.Get(); ok && p <= speedP {
+						low++
+					}
+				}
+				if look != nil {
+					look(r)
+				}
+			}
+			b.ReportMetric(0, "ns/op")
+			b.ReportMetric(seeds, "runs")
+			b.ReportMetric(float64(low), "small-p")
+			for i, k := range kinds {
+				b.ReportMetric(float64(found[i]), k.unit)
+			}
+		}
+	}
+	for _, l := range loads() {
+		b.Run("steady/"+l.name, func(b *testing.B) {
+			count(b, func(seed uint64) *ChangeResult { return overTime(l.run(b, seed, length)) }, nil)
+		})
+	}
+	for _, l := range loads() {
+		for _, factor := range []float64{1.05, 1.1, 1.3} {
+			b.Run(fmt.Sprintf("slower/%s/%v", l.name, factor), func(b *testing.B) {
+				const at = 155 * time.Second
+				var off, sizes []float64
+				far, stretches, extra := 0, 0, 0
+				var idle time.Duration
+				count(b, func(seed uint64) *ChangeResult {
+					var rs []*trace.Request
+					rs, idle = l.slowed(b, seed, length, at, factor)
+					return overTime(rs)
+				}, func(r *ChangeResult) {
+					n := 0
+					for i := range r.Changes {
+						c := &r.Changes[i]
+						if c.Of != OfDecode {
+							continue
+						}
+						if n++; n > 1 {
+							extra++
+							continue
+						}
+						sizes = append(sizes, c.Ratio.Or(math.NaN()))
+						if t, ok := c.AtNS.Get(); ok {
+							// While idle, any instant is as good.
+							d := trace.Time(t).Sub(sim.Base.Add(at))
+							off = append(off, max(d, -idle-d, 0).Seconds())
+						} else if stretches++; trace.Time(c.FromNS) > sim.Base.Add(at) || trace.Time(c.ToNS) < sim.Base.Add(at) {
+							far++
+						}
+					}
+				})
+				slices.Sort(off)
+				slices.Sort(sizes)
+				b.ReportMetric(float64(extra), "extra")
+				b.ReportMetric(float64(stretches), "stretches")
+				b.ReportMetric(float64(far), "stretches-beside")
+				if n := len(off); n > 0 {
+					b.ReportMetric(off[n/2], "s-off-median")
+					b.ReportMetric(off[n-1], "s-off-most")
+				}
+				if n := len(sizes); n > 0 {
+					b.ReportMetric(sizes[0], "ratio-least")
+					b.ReportMetric(sizes[n/2], "ratio-median")
+					b.ReportMetric(sizes[n-1], "ratio-most")
+				}
+			})
+		}
+	}
+	l := loads()[1]
+	full := l.capacity(b)
+	for _, c := range []struct {
+		name     string
+		burst    int
+		from, to float64 // shares of capacity
+	}{
+		{"0.7", 0, 0.7, 0.7}, {"0.85", 0, 0.85, 0.85}, {"0.95", 0, 0.95, 0.95}, {"0.99", 0, 0.99, 0.99}, {"1.1", 0, 1.1, 1.1},
+		{"bursty_0.85", 8, 0.85, 0.85}, {"bursty_0.95", 8, 0.95, 0.95},
+		{"rising_0.6_to_1.4", 0, 0.6, 1.4},
+	} {
+		b.Run("overload/"+c.name, func(b *testing.B) {
+			l := l
+			l.shape = slices.Clone(l.shape)
+			for i := range l.shape {
+				l.shape[i].Burst = c.burst
+			}
+			var early, capacity []float64
+			count(b, func(seed uint64) *ChangeResult {
+				if c.from == c.to {
+					return overTime(l.with(c.from*full).run(b, seed, length))
+				}
+				return overTime(l.ramp(b, seed, length, c.from*full, c.to*full))
+			}, func(r *ChangeResult) {
+				if k := r.of(OfOverload); k != nil {
+					early = append(early, trace.Time(k.AtNS.Or(0)).Sub(sim.Base.Add(length/2)).Seconds())
+					capacity = append(capacity, k.CapacityPerS.Or(0)/full)
+				}
+			})
+			if n := len(early); n > 0 && c.from != c.to {
+				slices.Sort(early)
+				slices.Sort(capacity)
+				b.ReportMetric(early[0], "s-off-least")
+				b.ReportMetric(early[n/2], "s-off-median")
+				b.ReportMetric(early[n-1], "s-off-most")
+				b.ReportMetric(capacity[n/2], "of-capacity")
+			}
+		})
+	}
+}
