@@ -1,7 +1,6 @@
 package analyze
 
 import (
-	"container/heap"
 	"math"
 	"slices"
 
@@ -45,6 +44,9 @@ type replicaWork struct {
 	rows []uint32
 	tl   *timeline
 
+	readings []trace.Reading // by time
+	sizes    []float64       // tokens of memory, as each reading implies
+
 	tol       int64
 	model     *StepModel
 	decodes   []decode
@@ -52,8 +54,8 @@ type replicaWork struct {
 	limit     Limits
 	stalls    []StallSpan
 	peak      int
-	timeAt    []int64 // by the number running
-	busy      int64 // time with n > 0
+	timeAt    []int64 // by the number running, beyond doubt
+	busy      int64   // time with n > 0
 	area      [2]float64
 	// The largest group of requests that was taken up at one instant and
 	// computed in one step, and the smallest that was not, in tokens.
@@ -123,30 +125,55 @@ func (p *replicaWork) clockTolerance() int64 {
 	return max(tol, p.ws.resolution(p.rows))
 }
 
-// waitHeap orders waiting requests by who is scheduled next, as hindsight
-// knows; those that never were come last.
+// waitHeap holds waiting requests; the first is the one that is scheduled
+// next, as hindsight knows. Those that never are come last.
 type waitHeap struct {
 	waits []wait
 	of    []uint32
 }
 
-func (h *waitHeap) Len() int      { return len(h.of) }
-func (h *waitHeap) Swap(i, j int) { h.of[i], h.of[j] = h.of[j], h.of[i] }
-func (h *waitHeap) Less(i, j int) bool {
-	x, y := &h.waits[h.of[i]], &h.waits[h.of[j]]
+func (h *waitHeap) before(i, j uint32) bool {
+	x, y := &h.waits[i], &h.waits[j]
 	if x.admitted != y.admitted {
 		return x.admitted
 	}
 	if x.end != y.end {
 		return x.end < y.end
 	}
-	return h.of[i] < h.of[j]
+	return i < j
 }
-func (h *waitHeap) Push(x any) { h.of = append(h.of, x.(uint32)) }
-func (h *waitHeap) Pop() any {
-	x := h.of[len(h.of)-1]
-	h.of = h.of[:len(h.of)-1]
-	return x
+
+func (h *waitHeap) push(w uint32) {
+	i := len(h.of)
+	h.of = append(h.of, w)
+	for i > 0 {
+		up := (i - 1) / 2
+		if !h.before(w, h.of[up]) {
+			break
+		}
+		h.of[i], i = h.of[up], up
+	}
+	h.of[i] = w
+}
+
+// pop removes the first.
+func (h *waitHeap) pop() {
+	n := len(h.of) - 1
+	w := h.of[n]
+	h.of = h.of[:n]
+	i := 0
+	for down := 1; down < n; down = 2*i + 1 {
+		if down+1 < n && h.before(h.of[down+1], h.of[down]) {
+			down++
+		}
+		if !h.before(h.of[down], w) {
+			break
+		}
+		h.of[i], i = h.of[down], down
+	}
+	if n > 0 {
+		h.of[i] = w
+	}
 }
 
 // sweep cuts the timeline into stretches and gathers what limits are read
@@ -159,6 +186,7 @@ func (p *replicaWork) sweep() {
 		edge   = -1 // the latest edge
 		gone   = make([]bool, len(tl.waits))
 		chunks int64 // when the last of the prefills of several steps ends
+		reads  = p.readings
 		g      group
 		events = tl.events
 	)
@@ -171,7 +199,7 @@ func (p *replicaWork) sweep() {
 			e := events[i]
 			switch e.kind {
 			case enterWaiting:
-				heap.Push(&queue, e.of)
+				queue.push(e.of)
 			case leaveWaiting:
 				gone[e.of] = true
 			case enterRunning:
@@ -189,7 +217,7 @@ func (p *replicaWork) sweep() {
 			edge++
 		}
 		for len(queue.of) > 0 && gone[queue.of[0]] {
-			heap.Pop(&queue)
+			queue.pop()
 		}
 		if i == len(events) {
 			break
@@ -199,8 +227,18 @@ func (p *replicaWork) sweep() {
 		for s.n >= len(p.timeAt) {
 			p.timeAt = append(p.timeAt, 0)
 		}
-		if p.timeAt[s.n] += d; s.n > 0 {
+		if d >= 2*p.tol {
+			p.timeAt[s.n] += d
+		}
+		if s.n > 0 {
 			p.busy += d
+		}
+		for len(reads) > 0 && int64(reads[0].At)-tl.origin < next {
+			at := int64(reads[0].At) - tl.origin
+			if u, ok := reads[0].KVUsage.Get(); ok && at >= t && u >= leastUsage && u <= 1 {
+				p.sizes = append(p.sizes, (s.resident+s.growth*float64(at-t)+overhead*float64(s.n))/u)
+			}
+			reads = reads[1:]
 		}
 		p.area[0] += float64(s.n) * float64(d)
 		p.area[1] += float64(s.w) * float64(d)

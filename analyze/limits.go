@@ -11,6 +11,7 @@ import (
 const (
 	LimitStated   = "stated"   // by the user
 	LimitData     = "data"     // an attribute of the input says so
+	LimitReadings = "readings" // the engine's own counts over time show it
 	LimitInferred = "inferred" // read off the instants at which waiting requests were refused
 )
 
@@ -19,7 +20,8 @@ type Limit struct {
 	Value trace.Opt[int64] `json:"value"`
 	How   string           `json:"how"` // one of the Limit words; "" where not known
 	// What supports an inferred limit: the share of the refused time that lies
-	// at it, in how many stretches, and by how much those differ.
+	// at it, in how many stretches, and by how much those differ. Of readings:
+	// the share of those with a queue, how many, and by how much they differ.
 	Share     trace.Opt[float64] `json:"refused_time_share"`
 	Intervals int64              `json:"refused_intervals"`
 	Spread    trace.Opt[float64] `json:"spread_share"`
@@ -44,12 +46,50 @@ type Limits struct {
 
 func known(v int64, how string) Limit { return Limit{Value: trace.Some(v), How: how} }
 
+const (
+	minReadings   = 10   // that have a queue, or show memory in use
+	leastUsage    = 0.05 // of memory, for a reading to tell its size
+	readingSpread = 0.1  // by how much the middle half of them may differ
+)
+
+// fromReadings reads limits off the engine's own counts: slots where all are
+// taken whenever there is a queue, memory where what requests hold is a steady
+// multiple of the share in use.
+func (p *replicaWork) fromReadings(l *Limits) {
+	if !l.Slots.Value.Present() {
+		most, queues, full := 0, 0, 0
+		for _, r := range p.readings {
+			most = max(most, r.Running.Or(0))
+		}
+		for _, r := range p.readings {
+			if r.Waiting.Or(0) > 0 && r.Running.Present() {
+				if queues++; r.Running.Or(0) == most {
+					full++
+				}
+			}
+		}
+		if most > 0 && queues >= minReadings && 10*full >= 9*queues {
+			l.Slots = known(int64(most), LimitReadings)
+			l.Slots.Share, l.Slots.Intervals = share(int64(full), int64(queues)), int64(full)
+		}
+	}
+	if v := p.sizes; !l.KV.Value.Present() && len(v) >= minReadings {
+		slices.Sort(v)
+		mid := v[len(v)/2]
+		if spread := (v[len(v)*3/4] - v[len(v)/4]) / mid; spread <= readingSpread && mid >= 1 && mid < farthest {
+			l.KV = known(int64(math.Round(mid)), LimitReadings)
+			l.KV.Intervals, l.KV.Spread = int64(len(v)), trace.Some(spread)
+		}
+	}
+}
+
 // weighted is a value with the time for which it stood.
 type weighted struct{ v, t float64 }
 
 // limits infers what is not stated.
 func (p *replicaWork) limits(stated Limits) Limits {
 	l := stated
+	p.fromReadings(&l)
 	var byN []int64 // refused time by the number running
 	var atN []int64 // stretches
 	var all weighted
@@ -78,7 +118,7 @@ func (p *replicaWork) limits(stated Limits) Limits {
 	share := func(t int64) float64 { return float64(t) / float64(l.RefusedNS) }
 	if !l.Slots.Value.Present() {
 		var above, ever int64 // time with more running, while refused and at all
-		for c := len(p.timeAt) - 1; c > 0 && share(above) <= 0.02 && float64(ever) <= 0.02*float64(p.busy); c-- {
+		for c := len(p.timeAt) - 1; c > 0 && share(above) <= 0.02 && float64(ever) <= 0.005*float64(p.busy); c-- {
 			ever += p.timeAt[c]
 			if c >= len(byN) {
 				continue

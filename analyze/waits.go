@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"math"
+	"math/bits"
 	"slices"
 	"strconv"
 	"strings"
@@ -198,17 +199,22 @@ func (ws *Waits) Add(r *trace.Request) {
 	ws.rows.add(&w)
 }
 
-// tieOf sums up (FNV-1a) what tells a request from others of the same times
-// and counts.
+// tieOf sums up what tells a request from others of the same times and counts.
 func tieOf(r *trace.Request) uint64 {
-	h := uint64(14695981039346656037)
+	const k = 0x9e3779b97f4a7c15
+	h := uint64(r.Source.Pos.Offset) ^ uint64(r.Source.Pos.Line)<<40
 	for _, s := range [...]string{r.ID, r.TraceID, r.SpanID, r.Source.Pos.File} {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * 1099511628211
+		for ; len(s) >= 8; s = s[8:] {
+			w := uint64(s[0]) | uint64(s[1])<<8 | uint64(s[2])<<16 | uint64(s[3])<<24 |
+				uint64(s[4])<<32 | uint64(s[5])<<40 | uint64(s[6])<<48 | uint64(s[7])<<56
+			h = bits.RotateLeft64((h^w)*k, 29)
 		}
-		h *= 1099511628211
+		for i := range len(s) {
+			h = (h ^ uint64(s[i])) * k
+		}
+		h = (h ^ h>>32) * k
 	}
-	return h ^ uint64(r.Source.Pos.Offset) ^ uint64(r.Source.Pos.Line)<<32
+	return h
 }
 
 // runOf finds from when to when a request held its engine.
@@ -306,22 +312,20 @@ func number64(v trace.Value) float64 {
 // dimOf numbers the values that r has of the keys that make classes.
 func (ws *Waits) dimOf(r *trace.Request) uint32 {
 	k := ws.key[:0]
-	value := func(key string) (string, bool) {
-		if len(ws.opts.By) == 0 {
-			v, ok := r.Attr(key)
-			return v.String(), ok
-		}
-		return Key(r, key)
-	}
-	for _, by := range ws.keys() {
-		v, ok := value(by)
-		if !ok {
-			k = append(k, 0)
-			continue
-		}
-		k = append(k, 1)
+	add := func(n int, v string) {
+		k = binary.AppendUvarint(k, uint64(n))
 		k = binary.AppendUvarint(k, uint64(len(v)))
 		k = append(k, v...)
+	}
+	for n, by := range ws.opts.By {
+		if v, ok := Key(r, by); ok {
+			add(n, v)
+		}
+	}
+	for i := range r.Attrs {
+		if n := slices.Index(TenantKeys, r.Attrs[i].Key); n >= 0 && len(ws.opts.By) == 0 {
+			add(n, r.Attrs[i].Value.String())
+		}
 	}
 	ws.key = k
 	if id, ok := ws.dims.ids[string(k)]; ok {
@@ -329,7 +333,7 @@ func (ws *Waits) dimOf(r *trace.Request) uint32 {
 	}
 	var values []trace.Opt[string]
 	for _, by := range ws.keys() {
-		if v, ok := value(by); ok {
+		if v, ok := Key(r, by); ok {
 			values = append(values, trace.Some(strings.Clone(v)))
 		} else {
 			values = append(values, trace.Opt[string]{})
@@ -385,7 +389,8 @@ type WaitResult struct {
 	Holders    []Holder    `json:"holders"`    // the single requests that were charged most
 	Overtaking []Overtaken `json:"overtaking"` // by class; no empty rows
 
-	// OverTime is what changed while the requests ran.
+	// OverTime is what changed while the requests ran, and what was tested and
+	// found steady.
 	OverTime *ChangeResult `json:"-"`
 
 	ws      *Waits
@@ -460,6 +465,7 @@ func (ws *Waits) Result() *WaitResult {
 	res.OverTime = &ChangeResult{Changes: []Change{}, Tests: []ChangeTest{}}
 	ws.classify(res)
 	unplaced := ws.group(res)
+	ws.share(res.work)
 	for _, p := range res.work {
 		p.prepare(ws.statedLimits(p))
 	}
@@ -869,6 +875,26 @@ func (ws *Waits) statedLimits(p *replicaWork) Limits {
 		return Limit{}
 	}
 	return Limits{Slots: limit(ws.opts.Slots, slots), Budget: limit(ws.opts.Budget, budget), KV: limit(ws.opts.KVTokens, kv)}
+}
+
+// share gives each replica the readings that are its own: those of its service
+// and name, and to the only replica those that name none.
+func (ws *Waits) share(work []*replicaWork) {
+	own := map[place][]trace.Reading{}
+	for _, r := range ws.readings {
+		if at := int64(r.At); -farthest < at && at < farthest {
+			k := place{clock: r.Clock, service: r.Service, replica: r.Replica}
+			own[k] = append(own[k], r)
+		}
+	}
+	for _, p := range work {
+		k := place{clock: p.key.clock, service: p.key.service, replica: p.key.replica}
+		p.readings = slices.Clone(own[k])
+		if nobody := (place{clock: k.clock}); len(work) == 1 && k != nobody {
+			p.readings = append(p.readings, own[nobody]...)
+		}
+		slices.SortFunc(p.readings, compareReadings)
+	}
 }
 
 // freeSpells finds when some replica of each model had no queue and a free

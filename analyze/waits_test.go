@@ -260,7 +260,7 @@ func later(r *trace.Request, by trace.Time) *trace.Request {
 
 // move makes r later by a duration.
 func move(r *trace.Request, by trace.Time) {
-	for _, i := range []*trace.Instant{&r.Arrival, &r.Queued, &r.Scheduled, &r.FirstToken, &r.LastToken, &r.Completed} {
+	for _, i := range [...]*trace.Instant{&r.Arrival, &r.Queued, &r.Scheduled, &r.FirstToken, &r.LastToken, &r.Completed} {
 		if i.Present() {
 			i.At += by
 		}
