@@ -3,6 +3,7 @@ package vllmlog
 import (
 	"bytes"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -22,8 +23,9 @@ const (
 	served                // the Rust front end: it is over, with token counts
 	statistics
 	preempted
-	started // the server did
-	died    // the engine did
+	started  // the server did
+	died     // the engine did
+	stopping // the server was told to stop
 )
 
 // event is what one message says. Slices point into the line.
@@ -111,6 +113,10 @@ func parse(m []byte) event {
 	case 'D':
 		if hasPrefix(m, "Dumping input data for V1 LLM engine") {
 			ev.kind = died
+		}
+	case '[':
+		if hasPrefix(m, "[shutdown] API server: shutdown triggered") {
+			ev.kind = stopping
 		}
 	case 't':
 		if hasPrefix(m, "torch.OutOfMemoryError: ") || hasPrefix(m, "torch.cuda.OutOfMemoryError: ") {
@@ -439,7 +445,7 @@ func (ev *event) statistics(m []byte) {
 	for part := range bytes.SplitSeq(bytes.TrimSuffix(m, []byte(".")), []byte(", ")) {
 		i := bytes.LastIndex(part, []byte(": "))
 		if i < 0 {
-			return
+			continue // of a list: "KV fetch: 2 waiting to start, 1 in progress"
 		}
 		text, _, _ := bytes.Cut(part[i+2:], []byte(" "))
 		text, percent := bytes.CutSuffix(text, []byte("%"))
@@ -454,7 +460,7 @@ func (ev *event) statistics(m []byte) {
 		if err != nil || !(v >= 0 && v < 1e15) {
 			return
 		}
-		switch string(part[:i]) {
+		switch name := string(part[:i]); name {
 		case "Avg prompt throughput", "Avg prompt tput":
 			st.prompt = v
 		case "Avg generation throughput", "Avg generation tput":
@@ -467,10 +473,14 @@ func (ev *event) statistics(m []byte) {
 			swapped = int(v)
 		case "Preemptions":
 			st.preemptions = int(v)
-		case "GPU KV cache usage", "GPU KV cache used", "KV cache usage":
-			st.kv = v
 		case "Prefix cache hit rate":
 			st.prefix = v
+		default:
+			// Of the device, whose name comes first: GPU, CPU, XPU. V0 adds the
+			// CPU's, to which it swaps.
+			if st.kv < 0 && (strings.HasSuffix(name, "KV cache usage") || strings.HasSuffix(name, "KV cache used")) {
+				st.kv = v
+			}
 		}
 	}
 	if st.waiting >= 0 {

@@ -57,9 +57,10 @@ type equal struct {
 
 // death is the end of an engine.
 type death struct {
-	seq int // requests up to this one were running
-	at  trace.Instant
-	res time.Duration
+	seq   int // requests up to this one were running
+	since int // requests up to this one may have ended before: more are open than the engine had
+	at    trace.Instant
+	res   time.Duration
 }
 
 // container is one source of lines in the stream.
@@ -72,8 +73,18 @@ type container struct {
 	cr     bool   // that line ended in a carriage return
 	lf     bool   // some line of the engine ended without one
 
-	deaths []death // of its engine, since the last start
+	deaths   []death // of its engine, since the last start
+	stopping bool    // the server was told to: what dies now is no failure
+
+	// Most ends are not logged. What the engines last said they had bounds
+	// what of the open requests can still be running.
+	open, begun int
+	had         map[string]int // running and waiting, by engine
+	then, now   mark           // at the last statistics line but one, and at the last
 }
+
+// mark is a place in the order of requests.
+type mark struct{ seq, begun int }
 
 // held is something that waits for the year.
 type held struct {
@@ -226,10 +237,13 @@ func (l *log) event(c *container, e *entry, ev *event) {
 	case started:
 		l.restart(c, e)
 		return
+	case stopping:
+		c.stopping = true
+		return
 	case died:
-		if n := len(c.deaths); n == 0 || c.deaths[n-1].seq < l.seq { // several lines tell of one
+		if n := len(c.deaths); !c.stopping && (n == 0 || c.deaths[n-1].seq < l.seq) { // several lines tell of one
 			at, _ := l.instant(e)
-			c.deaths = append(c.deaths, death{l.seq, at, e.at.res})
+			c.deaths = append(c.deaths, death{l.seq, c.overBefore(), at, e.at.res})
 		}
 		return
 	}
@@ -402,6 +416,8 @@ func (l *log) begin(s *scope, e *entry, id []byte) *open {
 	}
 	l.seq++
 	o := &open{scope: s, seq: l.seq, n: 1}
+	s.in.open++
+	s.in.begun++
 	o.req.ID = string(id)
 	o.req.Replica = replica(s.in.name)
 	o.req.Source = trace.Source{Format: Format, Engine: "vllm", Pos: e.pos}
@@ -560,7 +576,7 @@ func (l *log) stop(s *scope, e *entry, ev *event, id []byte) {
 	l.close(o, l.stamp(o, e), outcome)
 }
 
-var outcomes = [died + 1]trace.Outcome{finished: trace.OK, aborted: trace.Aborted, failed: trace.Error, refused: trace.Rejected}
+var outcomes = [stopping + 1]trace.Outcome{finished: trace.OK, aborted: trace.Aborted, failed: trace.Error, refused: trace.Rejected}
 
 func (l *log) generated(s *scope, e *entry, ev *event) {
 	o, ambiguous := l.alone(s, e, ev, ev.id)
@@ -673,6 +689,7 @@ func (o *open) after(at, least trace.Instant, name string) trace.Instant {
 // remove takes o off the open ones.
 func (l *log) remove(o *open) {
 	s := o.scope
+	s.in.open--
 	switch {
 	case o.newer != nil:
 		o.newer.same = o.same
@@ -710,7 +727,7 @@ func (l *log) remove(o *open) {
 // giveUp hands on a request whose end is not in the log.
 func (l *log) giveUp(o *open) {
 	d := o.scope.in.death(o)
-	if d == nil {
+	if d == nil || o.seq <= d.since {
 		l.close(o, trace.Instant{}, trace.Incomplete)
 		return
 	}
@@ -758,13 +775,48 @@ func (l *log) restart(c *container, e *entry) {
 			s.ring, s.next = s.ring[:0], 0
 		}
 	}
-	c.deaths = c.deaths[:0]
+	c.deaths, c.stopping = c.deaths[:0], false
+	c.had, c.then, c.now = nil, mark{}, mark{}
+}
+
+// count takes note of how many requests an engine says it has.
+func (l *log) count(c *container, engine string, st *stats) {
+	if c.had == nil {
+		c.had = map[string]int{}
+	}
+	if _, ok := c.had[engine]; ok || len(c.had) < maxScopes {
+		c.had[engine] = st.running + st.waiting
+	}
+	c.then, c.now = c.now, mark{l.seq, c.begun}
+}
+
+// overBefore returns the last request that may have ended unseen before now.
+// Requests since the last statistics line but one may have been too new for
+// the last; where those before are more than the engines had, it is not known
+// which of them are over.
+func (c *container) overBefore() int {
+	had := 0
+	for _, n := range c.had {
+		had += n
+	}
+	if c.had == nil || c.open-(c.begun-c.then.begun) <= had {
+		return 0
+	}
+	return c.then.seq
 }
 
 func (l *log) reading(c *container, e *entry, ev *event) {
 	if l.readings++; l.readings == 1 {
 		l.readingAt = e.pos
 	}
+	st := &ev.stats
+	engine := ""
+	if st.engine >= 0 {
+		engine = "engine " + strconv.Itoa(st.engine)
+	} else if st.engines > 0 {
+		engine = strconv.Itoa(st.engines) + " engines"
+	}
+	l.count(c, engine, st)
 	if l.opts.Reading == nil {
 		return
 	}
@@ -777,14 +829,7 @@ func (l *log) reading(c *container, e *entry, ev *event) {
 		}
 		return
 	}
-	st := &ev.stats
 	name := replica(c.name)
-	engine := ""
-	if st.engine >= 0 {
-		engine = "engine " + strconv.Itoa(st.engine)
-	} else if st.engines > 0 {
-		engine = strconv.Itoa(st.engines) + " engines"
-	}
 	if name != "" && engine != "" {
 		name += " "
 	}
