@@ -13,10 +13,17 @@ import (
 // whether the input obeys the laws that every true trace does. The zero Check
 // is empty. The order of adding changes nothing.
 type Check struct {
+	// Chosen says that requests were chosen by more than their arrival: what
+	// engines state of all their requests is then not set beside these.
+	Chosen bool
+	// Limits are what is known of the engines beside the input.
+	Limits WaitOptions
+
 	requests, inconsistent int64
 	diffs                  [len(reported)][]int64
 	readings               []trace.Reading
 	a                      *Analyzer // for windows and Little's law
+	ws                     *Waits
 	p                      physics
 }
 
@@ -39,8 +46,10 @@ func (c *Check) Add(r *trace.Request) {
 	}
 	if c.a == nil {
 		c.a = New(Options{By: []string{"replica"}})
+		c.ws = NewWaits(c.Limits)
 	}
 	c.a.Add(r)
+	c.ws.Add(r)
 	c.p.add(r, &b)
 	for i, f := range reported {
 		theirs, ok := f.theirs(r).Get()

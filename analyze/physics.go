@@ -171,6 +171,7 @@ type physics struct {
 	served, failed        int64 // with phases, in an engine
 	vllm                  int64 // requests of engines that write no span for an abort
 	bare                  map[string]*bareCount
+	orphans               int64 // requests in an engine whose span names a parent that is not in the input
 }
 
 // bareCount counts a service's requests that no engine's span belongs to.
@@ -258,6 +259,9 @@ func (p *physics) add(r *trace.Request, b *trace.Breakdown) {
 		}
 		if strings.HasPrefix(r.Source.Engine, "vllm") {
 			p.vllm++
+		}
+		if slices.ContainsFunc(r.Issues, func(i trace.Issue) bool { return i.Code == trace.MissingParent }) {
+			p.orphans++
 		}
 	}
 
@@ -420,15 +424,22 @@ func (c *Check) physics() Physics {
 	add(littleLaw(w))
 
 	out.Clocks = p.clockPairs()
-	add(nestingLaw(out.Clocks))
+	add(p.nestingLaw(out.Clocks))
 	add(p.joinLaw())
 
-	out.Depths = p.depths(c.readings, w)
+	if !c.Chosen {
+		out.Depths = p.depths(c.readings, w)
+	}
 	add(depthLaw(out.Depths))
 	out.Silence = p.silences()
 	add(p.silenceLaw(out.Silence))
 	add(samplingLaw(c.a.sampling, out.Depths))
 	add(p.failureLaw(out.Depths))
+
+	h, slots := c.tenure()
+	add(h.idleLaw())
+	add(h.holderLaw())
+	add(slots)
 
 	order := map[Verdict]int{Fails: 0, Untested: 1, Holds: 2}
 	slices.SortStableFunc(out.Laws, func(x, y Law) int {
@@ -678,7 +689,7 @@ func (p *physics) clockPairs() []ClockPair {
 	return out
 }
 
-func nestingLaw(pairs []ClockPair) Law {
+func (p *physics) nestingLaw(pairs []ClockPair) Law {
 	l := Law{Law: "nesting", Statement: "an engine's span lies inside the span around it", Unit: "requests", Verdict: Holds}
 	var off []string
 	var most int64
@@ -700,6 +711,9 @@ func nestingLaw(pairs []ClockPair) Law {
 	}
 	switch {
 	case l.Tested == 0:
+		if p.orphans > 0 {
+			return untested(l, plural(p.orphans, "request names", "requests name")+" a span around it that is not in the input")
+		}
 		return untested(l, "no request was seen by two processes")
 	case len(off) == 0:
 		l.Found = fmt.Sprintf("%s; clocks may still differ by up to %s", but(l.Broken, l.Tested), nanos(most))
@@ -726,26 +740,36 @@ func ahead(ns int64) string {
 	return nanos(ns) + " ahead of"
 }
 
-// joinLaw looks for requests that an outer service served and no engine did.
+// joinLaw looks for requests that an outer service served and no engine did,
+// or the other way round.
 func (p *physics) joinLaw() Law {
-	l := Law{Law: "joined", Statement: "what an outer service served, some engine served", Unit: "requests", Verdict: Holds}
+	l := Law{Law: "joined", Statement: "what an outer service served, some engine served, and both tell of it", Unit: "requests", Verdict: Holds}
 	for _, c := range p.bare {
 		if c.joined > 0 {
 			l.Tested += c.joined + c.ok
 			l.Broken += c.ok
 		}
 	}
-	switch {
-	case l.Tested == 0:
+	if l.Tested == 0 {
 		return untested(l, "no outer service is in the input")
-	case float64(l.Broken) <= oddShare*float64(l.Tested):
+	}
+	bare := l.Broken
+	l.Tested += p.orphans
+	l.Broken += p.orphans
+	if float64(l.Broken) <= oddShare*float64(l.Tested) {
 		l.Found = but(l.Broken, l.Tested)
 		return l
 	}
 	l.Verdict = Fails
-	l.Found = of(l.Broken, l.Tested) + " were served without an engine's span"
-	l.Likely = "the spans of a replica were lost, or engine and gateway were sampled apart"
-	l.Distrust = []string{"depth, running and waiting", "causes and blame: holders are missing", "rates by replica"}
+	if bare >= p.orphans {
+		l.Found = of(bare, l.Tested) + " were served without an engine's span"
+		l.Likely = "the spans of a replica were lost, or engine and gateway were sampled apart"
+		l.Distrust = []string{"depth, running and waiting", "causes and blame: holders are missing", "rates by replica"}
+		return l
+	}
+	l.Found = of(p.orphans, l.Tested) + " have an engine's span and not the one around it"
+	l.Likely = "spans of the outer service were lost, or are in another file"
+	l.Distrust = []string{"arrival and completion", "ttft and e2e: for these they begin at the engine"}
 	return l
 }
 
@@ -823,7 +847,7 @@ func (p *physics) depths(readings []trace.Reading, w *work) []DepthCheck {
 		c := DepthCheck{Engine: name}
 		var s, t [depthBatches]float64
 		for _, r := range rs {
-			b := min(depthBatches-1, int(float64(depthBatches)*float64(int64(r.At)-first)/float64(last-first+1)))
+			b := min(depthBatches-1, int(depthBatches*(float64(r.At)-float64(first))/(float64(last)-float64(first)+1)))
 			s[b] += part * float64(depthAt(e.in, e.out, int64(r.At)))
 			t[b] += float64(max(0, r.Running.Or(0))) + float64(max(0, r.Waiting.Or(0)))
 		}

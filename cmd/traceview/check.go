@@ -20,7 +20,8 @@ func newCheck(env *environment) *cobra.Command {
 		Short: "List what is wrong with the input, worst first",
 		Long: `check reads the input as report does and lists everything that was odd about it:
 how often, where first, what became of it, and what to do. It also shows how far
-the source's own figures differ from those by the definitions.
+the source's own figures differ from those by the definitions, and which laws that
+every trace obeys fail here, hold, or cannot be tested on this input.
 
 "dropped": a record is gone. "degraded": a field is missing or was mended.
 "note": nothing was lost.`,
@@ -36,7 +37,7 @@ the source's own figures differ from those by the definitions.
 			if err != nil {
 				return err
 			}
-			var c analyze.Check
+			c := analyze.Check{Chosen: len(in.where) > 0}
 			s.opts.Reading = c.AddReading
 			if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error { c.Add(r); return nil }); err != nil {
 				return err
