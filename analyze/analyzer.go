@@ -14,7 +14,8 @@ import (
 type Options struct {
 	// By are the keys of one grouping (see [Key]); empty: each of service,
 	// model, replica, [TenantKeys], [RouteKeys] and prompt_bucket that divides
-	// the requests, as a grouping of its own.
+	// the requests, as a grouping of its own. Of more than 50 values over the
+	// whole input a key is left out.
 	By []string
 	// Quantiles to give, in (0, 1); empty: 0.5, 0.9, 0.99.
 	Quantiles []float64
@@ -46,6 +47,10 @@ type Analyzer struct {
 	origin   Origin
 	readings []trace.Reading
 	key      []byte // scratch
+
+	// The values so far of each of defaultBy, where no keys were asked for; nil
+	// once there are more than most: then dims no longer tell them apart.
+	values []map[string]bool
 }
 
 // row is a request's share of the columns. It holds no pointers, so that the
@@ -128,12 +133,46 @@ func New(opts Options) *Analyzer {
 	slices.Sort(opts.Quantiles)
 	opts.Quantiles = slices.Compact(opts.Quantiles)
 	opts.By = slices.Clone(opts.By)
-	return &Analyzer{
+	a := &Analyzer{
 		opts:     opts,
 		hardware: map[string]map[string]int64{},
 		versions: map[string]int64{},
 		sampling: map[string]map[string]int64{},
 	}
+	if len(opts.By) == 0 {
+		for range defaultBy {
+			a.values = append(a.values, map[string]bool{})
+		}
+	}
+	return a
+}
+
+// value returns r's value of the i-th of keys().
+func (a *Analyzer) value(r *trace.Request, i int) (string, bool) {
+	if len(a.opts.By) > 0 {
+		return Key(r, a.opts.By[i])
+	}
+	if a.values[i] == nil {
+		return "", false
+	}
+	v, ok := Key(r, defaultBy[i])
+	return v, ok && a.see(i, v)
+}
+
+// see adds a value to those of the i-th of defaultBy. It returns false where
+// there are too many.
+func (a *Analyzer) see(i int, v string) bool {
+	if a.values[i] == nil {
+		return false
+	}
+	if !a.values[i][v] {
+		if len(a.values[i]) == most {
+			a.values[i] = nil
+			return false
+		}
+		a.values[i][strings.Clone(v)] = true
+	}
+	return true
 }
 
 func (a *Analyzer) keys() []string {
@@ -294,8 +333,8 @@ func (a *Analyzer) dim(r *trace.Request) uint32 {
 		add(s)
 	}
 	k = binary.AppendVarint(k, int64(r.Resolution))
-	for _, by := range a.keys() {
-		v, ok := Key(r, by)
+	for i := range a.keys() {
+		v, ok := a.value(r, i)
 		if !ok {
 			k = append(k, 0)
 			continue
@@ -311,8 +350,8 @@ func (a *Analyzer) dim(r *trace.Request) uint32 {
 		service: strings.Clone(r.Service), model: strings.Clone(r.Model), replica: strings.Clone(r.Replica),
 		engine: strings.Clone(r.Source.Engine), format: strings.Clone(r.Source.Format), resolution: r.Resolution,
 	}
-	for _, by := range a.keys() {
-		if v, ok := Key(r, by); ok {
+	for i := range a.keys() {
+		if v, ok := a.value(r, i); ok {
 			d.by = append(d.by, trace.Some(strings.Clone(v)))
 		} else {
 			d.by = append(d.by, trace.Opt[string]{})
@@ -334,6 +373,14 @@ func (a *Analyzer) Merge(b *Analyzer) {
 			a.dimRows = append(a.dimRows, b.dimRows[i])
 		}
 		dims[i] = a.dims.id(k)
+	}
+	for i := range a.values {
+		if b.values[i] == nil {
+			a.values[i] = nil
+		}
+		for v := range b.values[i] {
+			a.see(i, v)
+		}
 	}
 	files := make([]uint32, len(b.files.names))
 	for i, f := range b.files.names {

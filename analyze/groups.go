@@ -25,13 +25,16 @@ func (w *work) groups() {
 		return
 	}
 	for i, key := range defaultBy {
+		if w.values[i] == nil {
+			continue
+		}
 		seen := map[string]bool{}
 		for _, r := range w.rows {
 			if v, ok := w.dimRows[r.dim].by[i].Get(); ok {
 				seen[v] = true
 			}
 		}
-		if len(seen) > 1 && len(seen) <= most {
+		if len(seen) > 1 {
 			w.rep.Groups = append(w.rep.Groups, w.grouping([]string{key}, []int{i}))
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -646,6 +647,53 @@ a arrival=0 queueing=1ms..2ms prefill=2ms..4ms first=%s decode=4ms..9ms last=9ms
 		got := slices.ContainsFunc(r.Limits, func(s string) bool { return strings.HasPrefix(s, "ttft of 1 request is placed") })
 		if got != c.want {
 			t.Errorf("first token at %s: limits %q", c.first, r.Limits)
+		}
+	}
+}
+
+// A key of more than 50 values over the whole input divides nothing by itself,
+// however the input is split and ordered, and its values are not kept. Asked
+// for, it has all its groups.
+func TestManyGroups(t *testing.T) {
+	requests := func(n int) (rs []*trace.Request) {
+		for i := range 3 * n {
+			r := &trace.Request{Outcome: trace.OK, Clock: trace.ClockUnix, Resolution: 1, Arrival: trace.At(1, trace.Measured), Completed: trace.At(11, trace.Measured)}
+			r.SetAttr("tenant", trace.StringValue(strconv.Itoa(i%n)))
+			rs = append(rs, r)
+		}
+		return rs
+	}
+	groups := func(a *Analyzer) int {
+		if g := a.Report().Groups; len(g) > 0 {
+			return len(g[0].Rows)
+		}
+		return 0
+	}
+	for n, want := range map[int]int{50: 50, 51: 0, 2000: 0} {
+		for name, cut := range map[string]int{"whole": 0, "halves": n, "thirds": n / 2} {
+			rs := requests(n)
+			a, b := New(Options{}), New(Options{})
+			for i, r := range rs {
+				if i < cut {
+					b.Add(r)
+				} else {
+					a.Add(r)
+				}
+			}
+			a.Merge(b)
+			if got := groups(a); got != want {
+				t.Errorf("%d values, %s: %d groups, want %d", n, name, got, want)
+			}
+			if dims := len(a.dimRows); dims > 2*51 { // those of each analyzer
+				t.Errorf("%d values, %s: %d are kept", n, name, dims)
+			}
+		}
+		a := New(Options{By: []string{"tenant"}})
+		for _, r := range requests(n) {
+			a.Add(r)
+		}
+		if got := groups(a); got != n {
+			t.Errorf("asked for %d values: %d groups", n, got)
 		}
 	}
 }
