@@ -65,6 +65,9 @@ func parse(m []byte) event {
 	}
 	if m[0] != 'R' && m[0] != 'G' { // these are whole or not at all
 		m, _, _ = bytes.Cut(m, []byte("\n"))
+		if m = bytes.TrimRight(m, " \t\r"); len(m) == 0 {
+			return ev
+		}
 	}
 	switch m[0] {
 	case 'R':

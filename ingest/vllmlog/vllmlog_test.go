@@ -699,6 +699,10 @@ func TestLife(t *testing.T) {
 			}, []string{"bad-log-line 3"}},
 		{"a torn end", recv(0, "a") + strings.TrimSuffix(at(1, "Received request b: par"), "\n"),
 			[]string{"a incomplete arrival=2026-07-28T10:00:00 step=1s"}, []string{"truncated 2"}},
+		{"messages whose first line is short", recv(0, "a") +
+			`{"time":"2026-07-28T10:00:01Z","log":"INFO 07-28 10:00:01 [x.py:7] \nsecond line\n"}` + "\n" +
+			`{"time":"2026-07-28T10:00:01Z","message":"Engine \nsecond line"}` + "\n" + `{"time":"2026-07-28T10:00:01Z","message":"\nsecond line"}` + "\n",
+			[]string{"a incomplete arrival=2026-07-28T10:00:00 step=1s"}, nil},
 		{"a torn record", recv(0, "a") + `{"log":"INFO 07-28 10:00:01 [logger.py:40] Received request b: prompt: 'x', par`,
 			[]string{"a incomplete arrival=2026-07-28T10:00:00 step=1s"}, []string{"truncated 2"}},
 		{"a whole record of something else, without a newline", recv(0, "a") + `{"level":"info","id":7}`,
