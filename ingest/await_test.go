@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -87,5 +89,27 @@ func TestOpenErrors(t *testing.T) {
 				t.Errorf("size %d: %v", size, err)
 			}
 		}
+	}
+}
+
+// A file is one input, however often and by whatever path it is named.
+func TestOpenSameFile(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a.log", "b.log"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	args := []string{filepath.Join(dir, "b.log"), dir, dir + "/../" + filepath.Base(dir) + "/a.log"}
+	if err := os.Symlink(filepath.Join(dir, "a.log"), filepath.Join(dir, "c.log")); err == nil { // not all systems allow it
+		args = append(args, filepath.Join(dir, "c.log"))
+	}
+	inputs, err := Open(args, nil)
+	var got []string
+	for _, in := range inputs {
+		got = append(got, filepath.Base(in.Name))
+	}
+	if err != nil || strings.Join(got, " ") != "b.log a.log" {
+		t.Errorf("%q, %v", got, err)
 	}
 }

@@ -12,18 +12,32 @@ import (
 
 // Open turns operands into inputs, in their order: a file; a folder, which is
 // all files below it in the order of their paths, without hidden ones; "-",
-// which is stdin and may stand once. Nothing is read yet. The error names an
+// which is stdin and may stand once. A file that is named twice, by whatever
+// path, is one input: a log's requests would count twice. Nothing is read yet. The error names an
 // operand that is not there or holds no file.
 func Open(args []string, stdin io.Reader) ([]Input, error) {
 	var inputs []Input
 	used := false
+	seen := map[string]bool{}
+	add := func(some ...Input) {
+		for _, in := range some {
+			if in.Size >= 0 { // a regular file
+				path := canonical(in.Name)
+				if seen[path] {
+					continue
+				}
+				seen[path] = true
+			}
+			inputs = append(inputs, in)
+		}
+	}
 	for _, arg := range args {
 		if arg == "-" {
 			if used {
 				return nil, errors.New("standard input (-) is named twice, but can be read only once")
 			}
 			used = true
-			inputs = append(inputs, Input{Name: "-", Size: -1, Open: func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }})
+			add(Input{Name: "-", Size: -1, Open: func() (io.ReadCloser, error) { return io.NopCloser(stdin), nil }})
 			continue
 		}
 		info, err := os.Stat(arg)
@@ -35,7 +49,7 @@ func Open(args []string, stdin io.Reader) ([]Input, error) {
 		case info.Mode()&fs.ModeSocket != 0:
 			return nil, fmt.Errorf("%s: a socket, which cannot be read as a file", arg)
 		case !info.IsDir():
-			inputs = append(inputs, file(arg, info))
+			add(file(arg, info))
 			continue
 		}
 		some, err := folder(arg)
@@ -45,9 +59,20 @@ func Open(args []string, stdin io.Reader) ([]Input, error) {
 		if len(some) == 0 {
 			return nil, fmt.Errorf("%s: the folder has no files", arg)
 		}
-		inputs = append(inputs, some...)
+		add(some...)
 	}
 	return inputs, nil
+}
+
+// canonical is the path of a file without links and detours.
+func canonical(name string) string {
+	if path, err := filepath.EvalSymlinks(name); err == nil {
+		name = path
+	}
+	if path, err := filepath.Abs(name); err == nil {
+		name = path
+	}
+	return name
 }
 
 func file(name string, info fs.FileInfo) Input {
