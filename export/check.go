@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/traceview/traceview/analyze"
 	"github.com/traceview/traceview/internal/units"
@@ -62,7 +63,13 @@ func WriteCheckText(w io.Writer, r *analyze.CheckReport, opts TextOptions) error
 			b.WriteByte('\n')
 		}
 	}
-	_, err := io.WriteString(w, b.String())
+	// Positions and examples name files and ids as the input has them.
+	_, err := io.WriteString(w, strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, b.String()))
 	return err
 }
 
