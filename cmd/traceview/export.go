@@ -180,5 +180,5 @@ func checkFrames(frames, formats []string) error {
 
 // warn prints a line on standard error.
 func (env *environment) warn(format string, args ...any) {
-	fmt.Fprintf(env.stderr, "traceview: "+format+"\n", args...)
+	fmt.Fprintf(visible{env.stderr}, "traceview: "+format+"\n", args...)
 }

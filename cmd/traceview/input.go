@@ -186,6 +186,9 @@ func (in *input) options() (ingest.Options, error) {
 	if opts.MaxInput, err = units.ParseBytes(in.maxInput); err != nil {
 		return opts, usagef("--max-input: %w", err)
 	}
+	if opts.MaxRecord < 1 || opts.MaxInput < 1 {
+		return opts, usagef("--max-record and --max-input: must be at least 1 byte")
+	}
 	if in.year != 0 && (in.year < 1970 || in.year > 2261) {
 		return opts, usagef("--year: %d is outside 1970 to 2261", in.year)
 	}

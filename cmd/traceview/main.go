@@ -13,7 +13,9 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -50,6 +52,7 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 
 // run is the whole command: it reads no globals and exits nothing.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	messages := visible{stderr}
 	env := &environment{stdin: stdin, stdout: stdout, stderr: stderr}
 	root := newRoot(env)
 	root.SetArgs(args)
@@ -63,20 +66,37 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	case err == nil:
 		return statusOK
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "traceview: %v\n", err)
+		fmt.Fprintf(messages, "traceview: %v\n", err)
 		return statusUsage
 	case errors.As(err, &dropped):
-		fmt.Fprintf(stderr, "traceview: %v\n", err)
+		fmt.Fprintf(messages, "traceview: %v\n", err)
 		return statusDropped
 	case errors.Is(err, context.Canceled):
-		fmt.Fprintln(stderr, "traceview: interrupted")
+		fmt.Fprintln(messages, "traceview: interrupted")
 		return statusFailed
 	case errors.Is(err, syscall.EPIPE):
 		return statusFailed // the reader of our output has left: nothing to say
 	default:
-		fmt.Fprintf(stderr, "traceview: %v\n", err)
+		fmt.Fprintf(messages, "traceview: %v\n", err)
 		return statusFailed
 	}
+}
+
+// visible writes messages: they name files, and names may hold what moves a
+// terminal's cursor.
+type visible struct{ w io.Writer }
+
+func (v visible) Write(p []byte) (int, error) {
+	text := strings.Map(func(r rune) rune {
+		if r != '\n' && unicode.IsControl(r) {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, string(p))
+	if _, err := io.WriteString(v.w, text); err != nil {
+		return 0, err
+	}
+	return len(p), nil
 }
 
 // environment is what a command may use of the outside world.
