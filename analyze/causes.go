@@ -28,6 +28,7 @@ const (
 	nearHalf                            // whether it is hangs on the model's error
 	noModel                             // there is no model to tell that
 	fullStep                            // the step in flight has all the tokens it may
+	tooShort                            // the next request's whole wait is within the clock's error
 	pushedBack                          // the next request had been taken and was pushed back
 )
 
@@ -60,6 +61,7 @@ type replicaWork struct {
 	// The largest group of requests that was taken up at one instant and
 	// computed in one step, and the smallest that was not, in tokens.
 	tookWhole, tookParts float64
+	prompts, inChunks    int // prefills, and those of them that took several steps
 	sampled              bool
 	free                 []spell // shared by the replicas of one model
 	segments             []segment
@@ -89,8 +91,8 @@ func (p *replicaWork) prepare(stated Limits) {
 	}
 	p.decodes = ds
 	p.sweep()
-	p.limit = p.limits(stated)
 	p.findStalls()
+	p.limit = p.limits(stated)
 }
 
 // clockTolerance tells within what the instants of one step agree. Where many
@@ -205,7 +207,9 @@ func (p *replicaWork) sweep() {
 			case enterRunning:
 				if r := &tl.runs[e.of]; r.first > r.start {
 					p.join(&g, r, &s)
+					p.prompts++
 					if r.chunked {
+						p.inChunks++
 						chunks = max(chunks, r.first)
 					}
 				}
@@ -303,6 +307,9 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 			v.flags |= fullStep
 		}
 	}
+	if p.tol > tolerance && head.end-head.start < p.tol {
+		v.flags |= tooShort
+	}
 	if head.pushed {
 		v.flags |= pushedBack
 	}
@@ -343,6 +350,8 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 // verdict is what is assumed where a cause is decided.
 type verdict struct {
 	slots, budget, kv float64 // infinite: not known
+	proven            float64 // tokens that no step takes
+	crowded           bool    // many prompts take several steps
 	hidden            bool    // holders that the data do not show may be assumed
 	sampled           bool
 }
@@ -388,8 +397,10 @@ func (p *replicaWork) explain(equal bool) {
 		slots: orInf(p.limit.Slots.Value), kv: orInf(p.limit.KV.Value),
 		budget: orInf(p.limit.Budget.Value), hidden: true, sampled: p.sampled,
 	}
+	base.crowded = 4*p.inChunks > p.prompts
+	base.proven = base.budget
 	if !p.limit.Budget.Value.Present() {
-		base.budget = orInf(p.limit.Budget.Low)
+		base.budget, base.proven = orInf(p.limit.Budget.Low), orInf(p.limit.Budget.High)
 	}
 	less, more := base, base
 	less.kv *= 0.97
@@ -397,6 +408,10 @@ func (p *replicaWork) explain(equal bool) {
 
 	p.blame = newLedger(p, equal)
 	stall, free := 0, 0
+	var (
+		turnedAway [causeCount]int64 // waiting of those who were refused
+		doubtful   int64             // of it, what is sure to be prefill unless all else is unknown
+	)
 	for i := range p.stretches {
 		s := &p.stretches[i]
 		for stall < len(p.stalls) && p.stalls[stall].EndNS-p.tl.origin <= s.start {
@@ -409,12 +424,18 @@ func (p *replicaWork) explain(equal bool) {
 		sum.ns += ns
 		if hidden {
 			sum.hidden += ns
-		} else if c != CauseUnknown && (s.flags&nearHalf == 0 || !ninth(c, s)) {
+		} else if c != CauseUnknown && base.sure(s, c) {
 			c1, _ := less.decide(s, stalled)
 			c2, _ := more.decide(s, stalled)
 			if c1 == c && c2 == c {
 				sum.sure += ns
+				if c == CausePrefill && s.flags&refused != 0 {
+					doubtful += ns
+				}
 			}
+		}
+		if s.flags&refused != 0 {
+			turnedAway[c] += ns
 		}
 		p.blame.charge(s, c)
 		from, to := s.start+p.tl.origin, s.end+p.tl.origin
@@ -440,11 +461,30 @@ func (p *replicaWork) explain(equal bool) {
 			from = f
 		}
 	}
+	// Where most refusals have no explanation, a limit that is not seen is at
+	// work, and may be at work beside a prefill too.
+	if turnedAway[CauseUnknown] > turnedAway[CausePrefill] {
+		p.sum[CausePrefill].sure -= doubtful
+	}
 }
 
-// ninth reports whether the cause hangs on how much of the step is prefill.
-func ninth(c Cause, s *stretch) bool {
-	return c == CauseStep || c == CausePrefill && s.flags&(refused|fullStep) == 0
+// sure reports whether a cause rests on more than one reading of the data.
+func (v *verdict) sure(s *stretch, c Cause) bool {
+	is := func(f stretchFlags) bool { return s.flags&f != 0 }
+	switch {
+	case c == CauseKVCache:
+		// The step's tokens may have been used up just as well.
+		return !is(inChunks) && (!is(prefilling) || !v.crowded && float64(s.group) <= v.budget)
+	case c == CausePrefill && is(refused):
+		// That no larger group was ever taken in one step does not show that
+		// none could.
+		return is(inChunks) || float64(s.group) > v.proven
+	case c == CausePrefill && is(fullStep):
+		return true
+	case c == CausePrefill || c == CauseStep:
+		return !is(nearHalf | tooShort)
+	}
+	return true
 }
 
 func orInf(o trace.Opt[int64]) float64 {

@@ -94,12 +94,20 @@ func (p *replicaWork) limits(stated Limits) Limits {
 	var atN []int64 // stretches
 	var all weighted
 	var mean, square [2]float64 // of n and of u, by time
+	evidence := make([]*stretch, 0, len(p.stretches))
+	stall := 0
 	for i := range p.stretches {
 		s := &p.stretches[i]
-		d := s.end - s.start
-		if s.flags&refused == 0 || d < p.tol || d <= 0 || s.n < 0 {
-			continue
+		for stall < len(p.stalls) && p.stalls[stall].EndNS-p.tl.origin <= s.start {
+			stall++
 		}
+		frozen := stall < len(p.stalls) && p.stalls[stall].StartNS-p.tl.origin <= s.start
+		if d := s.end - s.start; s.flags&refused != 0 && d >= p.tol && d > 0 && !frozen {
+			evidence = append(evidence, s)
+		}
+	}
+	for _, s := range evidence {
+		d := s.end - s.start
 		for int(s.n) >= len(byN) {
 			byN, atN = append(byN, 0), append(atN, 0)
 		}
@@ -142,10 +150,8 @@ func (p *replicaWork) limits(stated Limits) Limits {
 		var us []weighted
 		var t float64
 		c := l.Slots.Value.Or(math.MaxInt64)
-		for i := range p.stretches {
-			s := &p.stretches[i]
-			d := s.end - s.start
-			if s.flags&refused != 0 && s.flags&prefilling == 0 && d >= p.tol && d > 0 && int64(s.n) < c {
+		for _, s := range evidence {
+			if d := s.end - s.start; s.flags&prefilling == 0 && int64(s.n) < c {
 				us = append(us, weighted{float64(s.u), float64(d)})
 				t += float64(d)
 			}
