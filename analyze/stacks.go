@@ -47,13 +47,23 @@ var bandQuantiles = [...]float64{0.5, 0.9, 0.99} // between the bands
 // PhaseFrame is the frame key that splits a request into its phases.
 const PhaseFrame = "phase"
 
+// CauseFrame is the frame key that splits waiting by its [Cause]. A path of
+// another kind of time has no such frame where it is the last, else one that
+// says so.
+const CauseFrame = "cause"
+
+// splits reports whether a frame divides a request, where the others are keys
+// of the whole.
+func splits(frame string) bool { return frame == PhaseFrame || frame == CauseFrame }
+
 // DefaultFrames are the frames of a profile where none are chosen, root first.
-var DefaultFrames = []string{"service", "model", "replica", PhaseFrame}
+var DefaultFrames = []string{"service", "model", "replica", PhaseFrame, CauseFrame}
 
 // StackOptions chooses the frames. The zero value works.
 type StackOptions struct {
-	// Frames are grouping keys, root first: those of [Key], or [PhaseFrame].
-	// Without PhaseFrame the phases are summed. Empty: [DefaultFrames].
+	// Frames are grouping keys, root first: those of [Key], [PhaseFrame] or
+	// [CauseFrame]. Without these two the phases and the causes are summed.
+	// Empty: [DefaultFrames].
 	Frames []string
 }
 
@@ -76,8 +86,12 @@ type StackBuilder struct {
 	phase []trace.Phase
 	dur   []time.Duration
 
-	start, end trace.Opt[trace.Time]
-	mixed      bool
+	// Where causes are asked for: the stretches of waiting, of request after
+	// request, and how many each has.
+	waits []trace.Segment
+	spans []uint32
+
+	span Span
 }
 
 // NewStacks returns an empty builder.
@@ -91,14 +105,7 @@ func NewStacks(o StackOptions) *StackBuilder {
 
 // Add takes one request into account. It keeps nothing of r.
 func (b *StackBuilder) Add(r *trace.Request) {
-	b.mixed = b.mixed || r.Clock != trace.ClockUnix
-	if t, ok := r.Arrival.Get(); ok {
-		b.start = trace.Some(min(t, b.start.Or(t)))
-	}
-	if t, ok := r.Completed.Get(); ok {
-		b.end = trace.Some(max(t, b.end.Or(t)))
-	}
-
+	b.span.See(r)
 	br := r.Breakdown()
 	n := len(br.Parts)
 	for _, p := range br.Parts {
@@ -110,6 +117,13 @@ func (b *StackBuilder) Add(r *trace.Request) {
 		b.phase = append(b.phase, trace.Unattributed)
 		b.dur = append(b.dur, br.Unattributed)
 		n++
+	}
+	if slices.Contains(b.frames, CauseFrame) {
+		from := len(b.waits)
+		b.waits = r.Segments(b.waits)
+		kept := slices.DeleteFunc(b.waits[from:], func(s trace.Segment) bool { return s.Phase.Kind() != trace.Waiting })
+		b.waits = b.waits[:from+len(kept)]
+		b.spans = append(b.spans, uint32(len(kept)))
 	}
 	b.key = b.encode(b.key[:0], r)
 	b.group = append(b.group, b.place(b.key))
@@ -136,7 +150,7 @@ func (b *StackBuilder) encode(buf []byte, r *trace.Request) []byte {
 		buf = append(buf, s...)
 	}
 	for _, key := range b.frames {
-		if key != PhaseFrame {
+		if !splits(key) {
 			field(Key(r, key))
 		}
 	}
@@ -162,8 +176,8 @@ func firstAttr(r *trace.Request, keys []string) (string, bool) {
 	return "", false
 }
 
-// decode is the inverse of encode: the frames with a gap at the phase, and
-// the labels.
+// decode is the inverse of encode: the frames with gaps at the phase and the
+// cause, and the labels.
 func (b *StackBuilder) decode(group string) (frames []string, labels []Label) {
 	field := func() (string, bool) {
 		known := group[0] == 1
@@ -177,7 +191,7 @@ func (b *StackBuilder) decode(group string) (frames []string, labels []Label) {
 		return s, true
 	}
 	for _, key := range b.frames {
-		if key == PhaseFrame {
+		if splits(key) {
 			frames = append(frames, "")
 		} else if v, ok := field(); ok {
 			frames = append(frames, key+" "+v)
@@ -207,7 +221,7 @@ func (b *StackBuilder) decode(group string) (frames []string, labels []Label) {
 func (b *StackBuilder) reduced() (alias []uint32, keys, left []string) {
 	first := 0 // field of the outcome
 	for _, key := range b.frames {
-		if key != PhaseFrame {
+		if !splits(key) {
 			first++
 		}
 	}
@@ -298,13 +312,9 @@ func (b *StackBuilder) Merge(o *StackBuilder) error {
 	b.count = append(b.count, o.count...)
 	b.phase = append(b.phase, o.phase...)
 	b.dur = append(b.dur, o.dur...)
-	b.mixed = b.mixed || o.mixed
-	if t, ok := o.start.Get(); ok {
-		b.start = trace.Some(min(t, b.start.Or(t)))
-	}
-	if t, ok := o.end.Get(); ok {
-		b.end = trace.Some(max(t, b.end.Or(t)))
-	}
+	b.waits = append(b.waits, o.waits...)
+	b.spans = append(b.spans, o.spans...)
+	b.span.Merge(o.span)
 	return nil
 }
 
@@ -329,7 +339,11 @@ const (
 //   - requests is 1 on the path of the request's longest set (the first of
 //     equals) and 0 on the others, so that its total is the number of requests
 //     and a leaf tells how many requests it dominates.
-func (b *StackBuilder) Stacks() *Stacks {
+//
+// Where [CauseFrame] is among the frames, a path of waiting is split by the
+// causes of why, to which the same requests must have been added in the same
+// order; the requests that it stands for go to its longest cause.
+func (b *StackBuilder) Stacks(why *WaitResult) *Stacks {
 	s := &Stacks{
 		Types: []ValueType{
 			{"requests", "count"}, {"waiting", "nanoseconds"}, {"compute", "nanoseconds"},
@@ -339,9 +353,7 @@ func (b *StackBuilder) Stacks() *Stacks {
 		Keys:     slices.Clone(b.frames),
 		Comments: []string{"requests count on their longest phase"},
 	}
-	if !b.mixed {
-		s.Start, s.End = b.start, b.end
-	}
+	s.Start, s.End = b.span.Bounds()
 	limits, banded := b.limits()
 	if banded {
 		text := "bands by e2e of the ok requests:"
@@ -360,9 +372,12 @@ func (b *StackBuilder) Stacks() *Stacks {
 		group uint32
 		band  uint8 // len(Bands): none
 		phase trace.Phase
+		cause uint8 // the cause + 1; 0: none
 	}
 	sums := make(map[path]*[stackValues]int64)
-	at := 0
+	at, span := 0, 0
+	byCause := slices.Contains(b.frames, CauseFrame) && why != nil
+	var causes causeTimes
 	split := slices.Contains(b.frames, PhaseFrame)
 	for i, g := range b.group {
 		n := int(b.count[i])
@@ -375,6 +390,11 @@ func (b *StackBuilder) Stacks() *Stacks {
 				band++
 			}
 		}
+		if byCause {
+			n := int(b.spans[i])
+			causes.read(b.waits[span:span+n], why.Parts(i))
+			span += n
+		}
 		longest := 0
 		for j, d := range durs {
 			if d > durs[longest] {
@@ -386,22 +406,42 @@ func (b *StackBuilder) Stacks() *Stacks {
 			if split {
 				k.phase = phases[j]
 			}
-			v := sums[k]
-			if v == nil {
-				v = new([stackValues]int64)
-				sums[k] = v
+			kind := phases[j].Kind()
+			add := func(d time.Duration, counts bool) {
+				v := sums[k]
+				if v == nil {
+					v = new([stackValues]int64)
+					sums[k] = v
+				}
+				if counts {
+					v[valueRequests]++
+				}
+				v[valueE2E] += int64(d)
+				switch kind {
+				case trace.Waiting:
+					v[valueWaiting] += int64(d)
+				case trace.Compute:
+					v[valueCompute] += int64(d)
+				case trace.Overhead:
+					v[valueOverhead] += int64(d)
+				}
 			}
-			if j == longest {
-				v[valueRequests]++
+			if kind != trace.Waiting || !byCause {
+				add(d, j == longest)
+				continue
 			}
-			v[valueE2E] += int64(d)
-			switch phases[j].Kind() {
-			case trace.Waiting:
-				v[valueWaiting] += int64(d)
-			case trace.Compute:
-				v[valueCompute] += int64(d)
-			case trace.Overhead:
-				v[valueOverhead] += int64(d)
+			of := causes.of(phases[j])
+			most := CauseUnknown
+			for c, d := range of {
+				if d > of[most] {
+					most = Cause(c)
+				}
+			}
+			for c, d := range of {
+				if d > 0 {
+					k.cause = uint8(c) + 1
+					add(d, j == longest && Cause(c) == most)
+				}
 			}
 		}
 	}
@@ -409,9 +449,17 @@ func (b *StackBuilder) Stacks() *Stacks {
 	for k, v := range sums {
 		frames, labels := b.decode(keys[k.group])
 		for i, key := range b.frames {
-			if key == PhaseFrame {
+			switch {
+			case key == PhaseFrame:
 				frames[i] = k.phase.String()
+			case key == CauseFrame && k.cause > 0:
+				frames[i] = Cause(k.cause - 1).String()
+			case key == CauseFrame:
+				frames[i] = "(no cause)"
 			}
+		}
+		if last := len(frames) - 1; b.frames[last] == CauseFrame && k.cause == 0 {
+			frames = frames[:last]
 		}
 		if int(k.band) < len(Bands) {
 			labels = append(labels, Label{Key: LabelBand, Text: Bands[k.band]})
@@ -426,6 +474,118 @@ func (b *StackBuilder) Stacks() *Stacks {
 		}), slices.Compare(x.Values, y.Values))
 	})
 	return s
+}
+
+// causeTimes is one request's waiting by phase and cause.
+type causeTimes struct {
+	phases []trace.Phase
+	times  [][causeCount]time.Duration
+}
+
+// read cuts the stretches of waiting by the parts that cover them.
+func (t *causeTimes) read(waits []trace.Segment, parts []WaitPart) {
+	t.phases, t.times = t.phases[:0], t.times[:0]
+	for _, s := range waits {
+		j := slices.Index(t.phases, s.Phase)
+		if j < 0 {
+			j = len(t.phases)
+			t.phases = append(t.phases, s.Phase)
+			t.times = append(t.times, [causeCount]time.Duration{})
+		}
+		for at := s.Start; at < s.End; {
+			for len(parts) > 0 && parts[0].End <= at {
+				parts = parts[1:]
+			}
+			end, c := s.End, CauseUnknown
+			if len(parts) > 0 {
+				end, c = min(end, parts[0].End), parts[0].Cause
+			}
+			t.times[j][c] += end.Sub(at)
+			at = end
+		}
+	}
+}
+
+// of returns the time of a phase by cause.
+func (t *causeTimes) of(p trace.Phase) (times [causeCount]time.Duration) {
+	if j := slices.Index(t.phases, p); j >= 0 {
+		times = t.times[j]
+	}
+	return times
+}
+
+// BlameFrames are the keys that frames of blame can have.
+var BlameFrames = []string{"service", "model", "replica", "waiter", CauseFrame, "holder"}
+
+// BlameStacks gives the waiting as charged to those who held the replica: a
+// path for each class of waiter, class of holder and cause. The one value is
+// the waiting, whose total is that of all requests. What nobody held is charged
+// to "holder (nobody)".
+//
+// Frames are keys of [BlameFrames], root first: waiter above holder asks whom a
+// class waited for, holder above waiter whom it kept waiting. It fails on any
+// other key, since waiting is charged between classes and not between requests.
+func BlameStacks(res *WaitResult, frames []string) (*Stacks, error) {
+	for _, f := range frames {
+		if !slices.Contains(BlameFrames, f) {
+			return nil, fmt.Errorf("frame %q does not go with waiter or holder: waiting is charged between classes, by %s",
+				f, strings.Join(BlameFrames, ", "))
+		}
+	}
+	s := &Stacks{Types: []ValueType{{"waiting", "nanoseconds"}}, Keys: slices.Clone(frames)}
+	charged := "; charged by what each holds of the thing that is scarce"
+	if res.Weighting == "equal" {
+		charged = "; charged in equal shares"
+	}
+	s.Comments = []string{"classes by " + strings.Join(res.By, ", ") + charged}
+	sums := map[string]*StackSample{}
+	left := map[BlameCell]int64{}
+	for _, c := range res.Matrix {
+		left[BlameCell{Waiter: c.Waiter, Holder: c.Holder, Cause: c.Cause}] += c.NS
+	}
+	add := func(c BlameCell, of map[string]string, ns int64) {
+		var path []string
+		for _, f := range frames {
+			name := f + " "
+			switch v, known := of[f]; {
+			case f == "waiter":
+				name += c.Waiter
+			case f == CauseFrame:
+				name = c.Cause
+			case f == "holder" && c.Holder == "":
+				name += "(nobody)"
+			case f == "holder":
+				name += c.Holder
+			case known && v != "":
+				name += v
+			default:
+				name += "(not in the data)"
+			}
+			path = append(path, name)
+		}
+		k := strings.Join(path, "\x00")
+		if sums[k] == nil {
+			sums[k] = &StackSample{Frames: path, Values: make([]int64, 1)}
+		}
+		sums[k].Values[0] += ns
+	}
+	for _, r := range res.Replicas {
+		of := map[string]string{"service": r.Service, "model": r.Model, "replica": r.Replica}
+		for _, c := range r.Matrix {
+			add(c, of, c.NS)
+			left[BlameCell{Waiter: c.Waiter, Holder: c.Holder, Cause: c.Cause}] -= c.NS
+		}
+	}
+	for c, ns := range left { // of requests that are on no replica's clock
+		if ns != 0 {
+			add(c, nil, ns)
+		}
+	}
+	for _, v := range sums {
+		s.Samples = append(s.Samples, *v)
+	}
+	slices.SortFunc(s.Samples, func(x, y StackSample) int { return slices.Compare(x.Frames, y.Frames) })
+	return s, nil
 }
 
 // limits returns the e2e between the bands; ok is false where no request has

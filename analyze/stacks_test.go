@@ -19,7 +19,7 @@ func stacksOf(o StackOptions, rs []*trace.Request) *Stacks {
 	for _, r := range rs {
 		b.Add(r)
 	}
-	return b.Stacks()
+	return b.Stacks(nil)
 }
 
 // lines prints a sample a line: frames; values; labels.
@@ -269,7 +269,7 @@ func TestStacksOrderAndMerge(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if diff := cmp.Diff(want, parts[0].Stacks(), opt); diff != "" {
+		if diff := cmp.Diff(want, parts[0].Stacks(nil), opt); diff != "" {
 			t.Fatalf("-want +got\n%s", diff)
 		}
 	}

@@ -21,6 +21,7 @@ const (
 	UnitTokens   Unit = "tokens"
 	UnitRequests Unit = "requests"
 	UnitRate     Unit = "1/s"
+	UnitTime     Unit = "unix ns" // an instant, nanoseconds since 1970-01-01 UTC
 )
 
 // Column describes the cells under it.
@@ -29,6 +30,9 @@ type Column struct {
 	Title string // for people: "mean"
 	Unit  Unit
 	Text  bool // cells are words: left-aligned
+	Float bool // cells have a fraction; those of shares and rates always may
+	// Meaning says what the cells are; empty: the title says it.
+	Meaning string
 }
 
 // Cell is one value: text, an integer, a float, or absent.

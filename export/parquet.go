@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
@@ -82,7 +81,7 @@ type ParquetWriter struct {
 	w       *parquet.GenericWriter[any]
 	columns []requestColumn
 	opts    ParquetOptions
-	window  stampWindow
+	window  analyze.Span
 	row     requestRow
 	values  []parquet.Value
 	rows    int
@@ -135,10 +134,11 @@ func withColumns(keys []string) ([]requestColumn, error) {
 	return columns, nil
 }
 
-// Write adds a row. It keeps nothing of r.
-func (p *ParquetWriter) Write(r *trace.Request) error {
-	p.window.see(r)
-	p.row.set(r)
+// Write adds a row: a request and why it waited, nil where that was not asked.
+// It keeps nothing of either.
+func (p *ParquetWriter) Write(r *trace.Request, why *analyze.RowWaits) error {
+	p.window.See(r)
+	p.row.set(r, why)
 	p.values = p.values[:0]
 	leaf := 0
 	for i := range p.columns {
@@ -162,19 +162,11 @@ func (p *ParquetWriter) Write(r *trace.Request) error {
 // Close writes what is left and the file's metadata. It does not close the
 // underlying writer. Without Close there is no readable file.
 func (p *ParquetWriter) Close() error {
+	if err := p.opts.describe(p.w); err != nil {
+		return err
+	}
 	set := p.w.SetKeyValueMetadata
-	set(ParquetSchemaKey, strconv.Itoa(ParquetSchema))
-	if p.opts.Version != "" {
-		set(ParquetVersionKey, valid(p.opts.Version))
-	}
-	if len(p.opts.Inputs) > 0 {
-		names, err := json.Marshal(p.opts.Inputs)
-		if err != nil {
-			return fmt.Errorf("parquet: %w", err)
-		}
-		set(ParquetInputsKey, string(names))
-	}
-	start, end := p.window.bounds()
+	start, end := p.window.Bounds()
 	if p.opts.Window != nil {
 		s, e := p.opts.Window()
 		if s.Present() {
@@ -196,47 +188,26 @@ func (p *ParquetWriter) Close() error {
 	return nil
 }
 
-// WriteParquet writes all requests of seq as one table.
-func WriteParquet(w io.Writer, seq iter.Seq[*trace.Request], o ParquetOptions) error {
-	p, err := NewParquet(w, o)
-	if err != nil {
-		return err
+// describe says in a file's metadata what wrote it, and from what.
+func (o *ParquetOptions) describe(w interface{ SetKeyValueMetadata(key, value string) }) error {
+	w.SetKeyValueMetadata(ParquetSchemaKey, strconv.Itoa(ParquetSchema))
+	if o.Version != "" {
+		w.SetKeyValueMetadata(ParquetVersionKey, valid(o.Version))
 	}
-	for r := range seq {
-		if err := p.Write(r); err != nil {
-			return err
+	if len(o.Inputs) > 0 {
+		names, err := json.Marshal(o.Inputs)
+		if err != nil {
+			return fmt.Errorf("parquet: %w", err)
 		}
+		w.SetKeyValueMetadata(ParquetInputsKey, string(names))
 	}
-	return p.Close()
-}
-
-// stampWindow collects first arrival and last completion. Requests that share no
-// calendar have no window.
-type stampWindow struct {
-	start, end trace.Opt[trace.Time]
-	mixed      bool
-}
-
-func (w *stampWindow) see(r *trace.Request) {
-	w.mixed = w.mixed || r.Clock != trace.ClockUnix
-	if t, ok := r.Arrival.Get(); ok {
-		w.start = trace.Some(min(t, w.start.Or(t)))
-	}
-	if t, ok := r.Completed.Get(); ok {
-		w.end = trace.Some(max(t, w.end.Or(t)))
-	}
-}
-
-func (w *stampWindow) bounds() (start, end trace.Opt[trace.Time]) {
-	if w.mixed {
-		return
-	}
-	return w.start, w.end
+	return nil
 }
 
 // requestRow is a request with what its columns need.
 type requestRow struct {
 	*trace.Request
+	why     *analyze.RowWaits
 	sets    [128]amount   // time attributed to each set of phases
 	claimed []trace.Phase // sets with claims
 	b       trace.Breakdown
@@ -253,8 +224,8 @@ type amount struct {
 	told bool
 }
 
-func (r *requestRow) set(req *trace.Request) {
-	r.Request, r.text = req, r.text[:0]
+func (r *requestRow) set(req *trace.Request, why *analyze.RowWaits) {
+	r.Request, r.why, r.text = req, why, r.text[:0]
 	_, _, r.extent = req.Extent()
 	r.b = req.Breakdown()
 	r.sets = [128]amount{}
@@ -393,6 +364,16 @@ func kindColumn(name, meaning string, k trace.Kind) requestColumn {
 	})
 }
 
+// causeColumn is a column of the waiting's causes.
+func causeColumn(c analyze.Cause, meaning string) requestColumn {
+	return intColumn("cause_"+c.String()+"_ns", "ns", meaning, func(r *requestRow) (int64, bool) {
+		if r.why == nil || !r.kind(trace.Waiting).told {
+			return 0, false
+		}
+		return r.why.ByCause[c], true
+	})
+}
+
 func countColumn(name, unit, meaning string, get func(*requestRow) trace.Opt[int]) requestColumn {
 	return intColumn(name, unit, meaning, func(r *requestRow) (int64, bool) {
 		n, ok := get(r).Get()
@@ -484,6 +465,26 @@ var parquetColumns = []requestColumn{
 	}),
 	{ColumnDoc{"other_sets", "map<string, int64>", "ns", "these sets by name, such as queueing|decode; empty where there are none"},
 		parquet.Map(parquet.Encoded(parquet.String(), &parquet.RLEDictionary), parquet.Int(64)), 2, putOtherSets},
+
+	causeColumn(analyze.CauseHold, "waited while nothing ran. The causes add up to waiting_ns; all are null where it is, and where causes were not asked for"),
+	causeColumn(analyze.CauseStall, "waited while requests ran and nothing progressed"),
+	causeColumn(analyze.CauseSlots, "waited because all slots were taken"),
+	causeColumn(analyze.CauseKVCache, "waited because the next request did not fit into memory"),
+	causeColumn(analyze.CausePrefill, "waited because other prompts held the step"),
+	causeColumn(analyze.CauseStep, "waited for the step in flight to end; nothing was full"),
+	causeColumn(analyze.CauseUnknown, "waited for a cause that cannot be shown"),
+	intColumn("avoidable_ns", "ns", "of waiting_ns, at instants at which another replica of the model had no queue and a free slot", func(r *requestRow) (int64, bool) {
+		if r.why == nil || !r.kind(trace.Waiting).told {
+			return 0, false
+		}
+		return r.why.AvoidableNS, true
+	}),
+	intColumn("charged_ns", "ns", "waiting of others that is charged to this request, which held the replica meanwhile; null where causes were not asked for, or it is not known when it ran", func(r *requestRow) (int64, bool) {
+		if r.why == nil || !r.Scheduled.Present() {
+			return 0, false
+		}
+		return r.why.ChargedNS, true
+	}),
 }
 
 func putIssues(dst []parquet.Value, r *requestRow, leaf int) []parquet.Value {

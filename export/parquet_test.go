@@ -18,10 +18,24 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
+// writeParquet writes requests without their causes.
+func writeParquet(w io.Writer, rs []*trace.Request, o ParquetOptions) error {
+	p, err := NewParquet(w, o)
+	if err != nil {
+		return err
+	}
+	for _, r := range rs {
+		if err := p.Write(r, nil); err != nil {
+			return err
+		}
+	}
+	return p.Close()
+}
+
 func parquetBytes(t testing.TB, rs []*trace.Request, o ParquetOptions) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := WriteParquet(&b, slices.Values(rs), o); err != nil {
+	if err := writeParquet(&b, rs, o); err != nil {
 		t.Fatal(err)
 	}
 	return b.Bytes()
@@ -250,7 +264,7 @@ func TestParquetSchema(t *testing.T) {
 		"arrival queued scheduled first_token last_token completed arrival_unix_nano e2e_ns ttft_ns " +
 		"arrival_ns queueing_ns prefill_ns decode_ns preempted_ns transfer_ns completion_ns frontend_ns queueing_prefill_ns prefill_decode_ns unattributed_ns " +
 		"waiting_ns compute_ns overhead_ns overlap_ns outside_ns conflict_ns tpot_ns " +
-		"prompt_tokens cached_tokens output_tokens max_tokens preemptions resolution_ns clock issues attributes other_sets_ns other_sets"
+		"prompt_tokens cached_tokens output_tokens max_tokens preemptions resolution_ns clock issues attributes other_sets_ns other_sets cause_hold_ns cause_stall_ns cause_slots_ns cause_kv_cache_ns cause_prefill_ns cause_step_ns cause_unknown_ns avoidable_ns charged_ns"
 	var names []string
 	fields := openParquet(t, parquetBytes(t, nil, ParquetOptions{})).Schema().Fields()
 	for i, doc := range ParquetColumns() {
@@ -411,12 +425,12 @@ func TestParquetWriteError(t *testing.T) {
 	rs := randomRequests(rand.New(rand.NewPCG(9, 9)), 500)
 	whole := len(parquetBytes(t, rs, ParquetOptions{RowGroup: 100}))
 	for _, n := range []int{0, 3, whole / 2, whole - 1} {
-		err := WriteParquet(&failAfter{n}, slices.Values(rs), ParquetOptions{RowGroup: 100})
+		err := writeParquet(&failAfter{n}, rs, ParquetOptions{RowGroup: 100})
 		if err == nil || !strings.Contains(err.Error(), "disk full") {
 			t.Errorf("disk full after %d of %d bytes: %v", n, whole, err)
 		}
 	}
-	if err := WriteParquet(&failAfter{whole}, slices.Values(rs), ParquetOptions{RowGroup: 100}); err != nil {
+	if err := writeParquet(&failAfter{whole}, rs, ParquetOptions{RowGroup: 100}); err != nil {
 		t.Error(err)
 	}
 }

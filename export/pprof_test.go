@@ -24,7 +24,7 @@ func stacks(o analyze.StackOptions, rs []*trace.Request) *analyze.Stacks {
 	for _, r := range rs {
 		b.Add(r)
 	}
-	return b.Stacks()
+	return b.Stacks(nil)
 }
 
 func pprofBytes(t *testing.T, s *analyze.Stacks) []byte {

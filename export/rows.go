@@ -10,6 +10,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/traceview/traceview/analyze"
 	"github.com/traceview/traceview/trace"
 )
 
@@ -42,9 +43,9 @@ func NewRows(w io.Writer, o ParquetOptions) (*Rows, error) {
 	return r, r.w.Write(r.cells)
 }
 
-// Write adds a line. It keeps nothing of req.
-func (r *Rows) Write(req *trace.Request) error {
-	r.row.set(req)
+// Write adds a line, as [ParquetWriter.Write] adds a row.
+func (r *Rows) Write(req *trace.Request, why *analyze.RowWaits) error {
+	r.row.set(req, why)
 	r.cells = r.cells[:0]
 	for _, c := range r.columns {
 		r.values = c.put(r.values[:0], &r.row, 0)

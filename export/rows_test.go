@@ -26,7 +26,7 @@ r2 arrival=5ms outcome=incomplete queueing|decode=5ms..9ms
 		t.Fatal(err)
 	}
 	for _, r := range reqs {
-		if err := w.Write(r); err != nil {
+		if err := w.Write(r, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

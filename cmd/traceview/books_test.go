@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/traceview/traceview/analyze"
 	"github.com/traceview/traceview/internal/sim"
 	"github.com/traceview/traceview/trace"
 )
@@ -39,6 +40,10 @@ func TestBooks(t *testing.T) {
 			rows := tableSums(t, call(t, nil, slices.Concat([]string{"export", "-o", "-", "--format", "csv", "--zone", "UTC", "--year", "2025", file}, some)...))
 			call(t, nil, slices.Concat([]string{"export", "-o", profile, "--zone", "UTC", "--year", "2025", file}, some)...)
 			rep := reportTotals(t, call(t, nil, slices.Concat([]string{"report", "--format", "json", "--zone", "UTC", "--year", "2025", file}, some)...))
+			if rows["causes"] != rows["kind waiting"] {
+				t.Errorf("the causes add up to %d, waiting is %d", rows["causes"], rows["kind waiting"])
+			}
+			delete(rows, "causes")
 			if rep["requests"] == 0 || in.spans && rep["e2e"] == 0 {
 				t.Fatalf("there is nothing to add up: %v", rep)
 			}
@@ -133,6 +138,9 @@ func tableSums(t *testing.T, table []byte) map[string]int64 {
 		named[p.String()+"_ns"] = p.String()
 	}
 	named["unattributed_ns"] = trace.Unattributed.String()
+	for _, c := range analyze.Causes() {
+		named["cause_"+c.String()+"_ns"] = "causes"
+	}
 	sums := map[string]int64{"requests": int64(len(rows) - 1)}
 	for _, row := range rows[1:] {
 		for i, name := range rows[0] {

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,21 +19,31 @@ import (
 var exportFormats = []string{"parquet", "pprof", "csv"}
 
 func newExport(env *environment) *cobra.Command {
-	in := &input{env: env}
+	e := &exporter{in: &input{env: env}}
 	var (
-		outs, columns, frames []string
-		format                string
+		outs   []string
+		format string
+		limits engineLimits
 	)
 	cmd := &cobra.Command{
 		Use:   "export [flags] -o OUT FILE...",
 		Short: "Write the phase table (Parquet, CSV) and the waiting profile (pprof)",
-		Long: `export writes one row a request with its instants, phases and attributes as a
-Parquet or CSV table, and profiles that go tool pprof and its web view show.
-Several -o are written in one pass over the input. Outputs appear whole or not
-at all.`,
+		Long: `export writes one row a request with its instants, phases, causes of waiting and
+attributes as a Parquet or CSV table, and profiles that go tool pprof and its
+web view show. Several -o are written in one pass over the input; an OUT that
+is a folder gets all tables and a schema.md. Outputs appear whole or not at all.
+
+A profile's --frames are grouping keys, phase and cause; or, to see who made
+whom wait, waiter and holder with cause, service, model, replica: waiter above
+holder asks whom a class waited for, holder above waiter whom it kept waiting.
+
+Causes need all requests at once: with --no-causes tables are written as the
+input is read, in memory that does not grow.`,
 		Example: `  traceview export -o phases.parquet -o waiting.pb.gz trace.jsonl
+  traceview export -o tables/ traces/
   traceview export --column tenant --set model=llama-8b -o phases.parquet traces/
-  traceview export --frames tenant,replica,phase -o waiting.pb.gz trace.jsonl
+  traceview export --frames tenant,replica,phase,cause -o waiting.pb.gz trace.jsonl
+  traceview export --frames waiter,cause,holder -o blame.pb.gz trace.jsonl
   go tool pprof -top waiting.pb.gz
   go tool pprof -tagfocus=band=p99-p100 -top waiting.pb.gz`,
 		Args: inputArgs,
@@ -39,143 +51,299 @@ at all.`,
 			if len(outs) == 0 {
 				outs = []string{"-"}
 			}
-			formats := make([]string, len(outs))
-			stdouts := 0
-			for i, o := range outs {
-				if target(o) != "standard output" && slices.ContainsFunc(outs[:i], func(p string) bool { return filepath.Clean(p) == filepath.Clean(o) }) {
-					return usagef("-o %s is given twice", o)
-				}
-				f, err := chooseFormat(format, o, "", exportFormats)
-				if err != nil {
-					return err
-				}
-				if err := env.refuseTerminal(o, f); err != nil {
-					return err
-				}
-				if target(o) == "standard output" {
-					stdouts++
-				}
-				formats[i] = f
-			}
-			if stdouts > 1 {
-				return usagef("only one output can go to standard output")
-			}
-			if err := checkFrames(frames, formats); err != nil {
+			var err error
+			if e.outs, err = outputs(env, outs, format); err != nil {
 				return err
 			}
-			s, err := in.open(args)
-			if err != nil {
+			if e.waitOpts, err = limits.options(cmd); err != nil {
 				return err
 			}
-			popts := export.ParquetOptions{Columns: columns, Version: version(), Inputs: s.names(), Window: s.window}
-			var (
-				stacks *analyze.StackBuilder
-				sinks  []sink // the tables
-				rows   int64
-			)
-			// Each table is a nested write, so that all of them end together:
-			// none is renamed into place unless the whole input was read.
-			var nest func(i int) error
-			nest = func(i int) error {
-				if i == len(outs) {
-					if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error {
-						rows++
-						if stacks != nil {
-							if err := s.fits(r); err != nil {
-								return err
-							}
-							stacks.Add(r)
-						}
-						for _, t := range sinks {
-							if err := t.Write(r); err != nil {
-								return err
-							}
-						}
-						return nil
-					}); err != nil {
-						return err
-					}
-					if rows == 0 && s.nothingRead() {
-						return s.nothing()
-					}
-					return nil
-				}
-				return env.write(outs[i], func(w io.Writer) error {
-					var t sink
-					var err error
-					switch formats[i] {
-					case "pprof":
-						if stacks == nil {
-							stacks = analyze.NewStacks(analyze.StackOptions{Frames: frames})
-						}
-						if err := nest(i + 1); err != nil {
-							return err
-						}
-						st := stacks.Stacks()
-						start, end := s.window()
-						if start.Present() {
-							st.Start = start
-						}
-						if end.Present() {
-							st.End = end
-						}
-						return export.WritePprof(w, st)
-					case "parquet":
-						t, err = export.NewParquet(w, popts)
-					case "csv":
-						t, err = export.NewRows(w, popts)
-					}
-					if err != nil {
-						return usageError{err}
-					}
-					sinks = append(sinks, t)
-					if err := nest(i + 1); err != nil {
-						return err
-					}
-					return t.Close()
-				})
-			}
-			if err := nest(0); err != nil {
+			e.waitOpts.By = e.by
+			if err := e.check(); err != nil {
 				return err
 			}
-			if rows == 0 {
+			if e.src, err = e.in.open(args); err != nil {
+				return err
+			}
+			if err := e.run(cmd.Context()); err != nil {
+				return err
+			}
+			if e.rows == 0 {
 				env.warn("no requests: the output has no rows")
-			} else if stdouts == 0 {
-				env.warn("%s: %s", strings.Join(outs, ", "), counted(rows, "row", "rows"))
+			} else if !slices.ContainsFunc(e.outs, func(o output) bool { return target(o.path) == "standard output" }) {
+				env.warn("%s: %s", strings.Join(outs, ", "), counted(e.rows, "row", "rows"))
 			}
-			return in.finish(s, args, rows)
+			return e.in.finish(e.src, args, e.rows)
 		},
 	}
-	in.addFlags(cmd)
+	e.in.addFlags(cmd)
+	limits.addFlags(cmd)
 	fl := cmd.Flags()
-	fl.StringArrayVarP(&outs, "output", "o", nil, "write to `FILE`; the suffix says the format: .parquet, .csv, .pb.gz; may be given several times")
+	fl.StringArrayVarP(&outs, "output", "o", nil, "write to `OUT`; the suffix says the format: .parquet, .csv, .pb.gz; a folder gets all tables; may be given several times")
 	fl.StringVar(&format, "format", "", "`FORMAT` of the outputs: "+strings.Join(exportFormats, ", "))
-	fl.StringSliceVar(&columns, "column", nil, "attribute `NAMES` that become columns of their own")
-	fl.StringSliceVar(&frames, "frames", nil, "`KEYS` of a profile's frames, root first (default "+strings.Join(analyze.DefaultFrames, ",")+")")
+	fl.StringSliceVar(&e.columns, "column", nil, "attribute `NAMES` that become columns of their own")
+	fl.StringSliceVar(&e.frames, "frames", nil, "`KEYS` of a profile's frames, root first (default "+strings.Join(analyze.DefaultFrames, ",")+")")
+	fl.StringSliceVar(&e.by, "by", nil, "divide those who wait and those who hold by these `KEYS` (default: by tenant, where requests have one)")
+	fl.BoolVar(&e.noCauses, "no-causes", false, "leave the causes of waiting out")
 	return cmd
 }
 
-// sink is a table that takes a request at a time.
+// output is one file to be written, and what goes into it: a format, or a
+// table of a folder.
+type output struct{ path, kind string }
+
+// folder is what a folder gets.
+var folder = []output{
+	{"phases.parquet", "parquet"},
+	{"waiting.parquet", "waiting"},
+	{"blame.parquet", "blame"},
+	{"schema.md", "schema"},
+}
+
+// outputs finds out what each -o asks for.
+func outputs(env *environment, outs []string, format string) (list []output, err error) {
+	stdouts := 0
+	for i, o := range outs {
+		if target(o) != "standard output" && slices.ContainsFunc(outs[:i], func(p string) bool { return filepath.Clean(p) == filepath.Clean(o) }) {
+			return nil, usagef("-o %s is given twice", o)
+		}
+		if info, err := os.Stat(o); err == nil && info.IsDir() || strings.HasSuffix(o, "/") {
+			if format != "" {
+				return nil, usagef("-o %s is a folder: it gets all tables, so leave --format out", o)
+			}
+			for _, f := range folder {
+				list = append(list, output{filepath.Join(o, f.path), f.kind})
+			}
+			continue
+		}
+		f, err := chooseFormat(format, o, "", exportFormats)
+		if err != nil {
+			return nil, err
+		}
+		if err := env.refuseTerminal(o, f); err != nil {
+			return nil, err
+		}
+		if target(o) == "standard output" {
+			stdouts++
+		}
+		list = append(list, output{o, f})
+	}
+	if stdouts > 1 {
+		return nil, usagef("only one output can go to standard output")
+	}
+	return list, nil
+}
+
+// exporter writes the outputs of one run.
+type exporter struct {
+	in                  *input
+	outs                []output
+	columns, frames, by []string
+	noCauses            bool
+	waitOpts            analyze.WaitOptions
+
+	src     *source
+	sinks   []sink                // the tables that take a request at a time
+	stacks  *analyze.StackBuilder // nil: no profile of requests is asked for
+	waits   *analyze.Waits        // nil: no causes are asked for
+	kept    []*trace.Request      // until the causes are known
+	why     *analyze.WaitResult
+	waiting *analyze.Table // nil: not asked for
+	rows    int64
+	span    analyze.Span
+}
+
+// sink is a table that takes a request at a time, with what is known of why it
+// waited.
 type sink interface {
-	Write(*trace.Request) error
+	Write(*trace.Request, *analyze.RowWaits) error
 	Close() error
 }
 
-func checkFrames(frames, formats []string) error {
-	if len(frames) == 0 {
-		return nil
-	}
-	seen := map[string]bool{}
-	for _, f := range frames {
-		if f == "" || seen[f] {
+func (e *exporter) has(kinds ...string) bool {
+	return slices.ContainsFunc(e.outs, func(o output) bool { return slices.Contains(kinds, o.kind) })
+}
+
+// blames reports whether the profile is one of classes.
+func (e *exporter) blames() bool {
+	return slices.Contains(e.frames, "waiter") || slices.Contains(e.frames, "holder")
+}
+
+// check refuses what does not go together, and prepares what is asked for.
+func (e *exporter) check() error {
+	for i, f := range e.frames {
+		if f == "" || slices.Contains(e.frames[:i], f) {
 			return usagef("--frames: %q is empty or given twice", f)
 		}
-		seen[f] = true
 	}
-	if slices.Contains(formats, "pprof") {
+	if len(e.frames) > 0 && !e.has("pprof") {
+		return usagef("--frames is for profiles; none of the outputs is one")
+	}
+	if e.noCauses {
+		if e.blames() || slices.Contains(e.frames, analyze.CauseFrame) || e.has("waiting", "blame") {
+			return usagef("--no-causes leaves nothing to write of causes, waiters and holders")
+		}
+	} else {
+		e.waits = analyze.NewWaits(e.waitOpts)
+	}
+	if e.has("pprof") {
+		if e.blames() {
+			if _, err := analyze.BlameStacks(&analyze.WaitResult{}, e.frames); err != nil {
+				return usageError{fmt.Errorf("--frames: %w", err)}
+			}
+		} else {
+			e.stacks = analyze.NewStacks(analyze.StackOptions{Frames: e.frames})
+		}
+	}
+	if e.has("waiting") {
+		e.waiting = analyze.WaitingTable()
+	}
+	return nil
+}
+
+// run reads the input and writes the outputs. Each is a nested write, so that
+// all of them end together: none takes its place unless all input was read.
+func (e *exporter) run(ctx context.Context) error { return e.write(ctx, e.outs) }
+
+func (e *exporter) write(ctx context.Context, outs []output) error {
+	if len(outs) == 0 {
+		return e.read(ctx)
+	}
+	o, rest := outs[0], outs[1:]
+	if o.kind == "schema" || o.kind == "waiting" || o.kind == "blame" || o.kind == "parquet" {
+		if err := os.MkdirAll(filepath.Dir(o.path), 0o777); err != nil && target(o.path) != "standard output" {
+			return err
+		}
+	}
+	popts := export.ParquetOptions{Columns: e.columns, Version: version(), Inputs: e.src.names(), Window: e.src.window}
+	return e.in.env.write(o.path, func(w io.Writer) error {
+		var t sink
+		var err error
+		switch o.kind {
+		case "parquet":
+			t, err = export.NewParquet(w, popts)
+		case "csv":
+			t, err = export.NewRows(w, popts)
+		}
+		if err != nil {
+			return usageError{err}
+		}
+		if t != nil {
+			e.sinks = append(e.sinks, t)
+		}
+		if err := e.write(ctx, rest); err != nil {
+			return err
+		}
+		switch o.kind {
+		case "pprof":
+			st, err := e.profile()
+			if err != nil {
+				return err
+			}
+			return export.WritePprof(w, st)
+		case "waiting":
+			return export.WriteTable(w, e.waiting, popts)
+		case "blame":
+			return export.WriteTable(w, e.why.BlameTable(), popts)
+		case "schema":
+			return export.WriteSchema(w, e.schema())
+		}
+		return t.Close()
+	})
+}
+
+// read reads the input once and hands each request to what is to be written.
+func (e *exporter) read(ctx context.Context) error {
+	if e.waits != nil {
+		e.src.opts.Reading = e.waits.AddReading
+	}
+	if err := e.src.eachInWindow(ctx, func(r *trace.Request) error {
+		e.rows++
+		e.span.See(r)
+		if e.stacks != nil {
+			if err := e.src.fits(r); err != nil {
+				return err
+			}
+			e.stacks.Add(r)
+		}
+		if e.waits == nil {
+			return e.emit(r, nil)
+		}
+		e.waits.Add(r)
+		if len(e.sinks) > 0 || e.waiting != nil {
+			e.kept = append(e.kept, r)
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if e.rows == 0 && e.src.nothingRead() {
+		return e.src.nothing()
+	}
+	if e.waits == nil {
 		return nil
 	}
-	return usagef("--frames is for profiles; none of the outputs is one")
+	e.why = e.waits.Result()
+	for i, r := range e.kept {
+		row := e.why.Row(i)
+		if err := e.emit(r, &row); err != nil {
+			return err
+		}
+		if e.waiting != nil {
+			e.why.AppendParts(e.waiting, i, r)
+		}
+	}
+	return nil
+}
+
+func (e *exporter) emit(r *trace.Request, why *analyze.RowWaits) error {
+	for _, t := range e.sinks {
+		if err := t.Write(r, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// profile is the one that --frames asks for, over the stated window.
+func (e *exporter) profile() (st *analyze.Stacks, err error) {
+	if e.stacks != nil {
+		st = e.stacks.Stacks(e.why)
+	} else if st, err = analyze.BlameStacks(e.why, e.frames); err != nil {
+		return nil, err
+	}
+	st.Start, st.End = e.span.Bounds()
+	start, end := e.src.window()
+	if start.Present() {
+		st.Start = start
+	}
+	if end.Present() {
+		st.End = end
+	}
+	return st, nil
+}
+
+// schema says what the tables of a folder are.
+func (e *exporter) schema() []export.SchemaOf {
+	return []export.SchemaOf{
+		{File: "phases.parquet", Meaning: "One row a request, in the order of the input. The phases, the sets, `other_sets_ns` and `unattributed_ns` (null as 0) add up to `e2e_ns`; the causes add up to `waiting_ns`.", Columns: export.ParquetColumns()},
+		{File: "waiting.parquet", Meaning: "One row a stretch of one request's waiting that has one cause.", Columns: export.TableColumns(e.waiting)},
+		{File: "blame.parquet", Meaning: "The waiting as charged to those who held the replica meanwhile. Classes are values of " + classes(e.why.By) + "; charged by " + weighting(e.why.Weighting) + ". `ns` adds up to all waiting.", Columns: export.TableColumns(e.why.BlameTable())},
+	}
+}
+
+func weighting(w string) string {
+	if w == "equal" {
+		return "equal shares"
+	}
+	return "what each holds of the thing that is scarce"
+}
+
+func classes(by []string) string {
+	if len(by) == 0 {
+		return "no key: all requests are one class"
+	}
+	return "`" + strings.Join(by, "`, `") + "`"
 }
 
 // warn prints a line on standard error.

@@ -1,0 +1,80 @@
+package analyze
+
+import "github.com/traceview/traceview/trace"
+
+// RowWaits is what a [WaitResult] says of one request, in nanoseconds.
+type RowWaits struct {
+	ByCause     [causeCount]int64 // its waiting, indexed by [Cause]
+	AvoidableNS int64             // of its waiting
+	ChargedNS   int64             // of others' waiting, charged to it
+}
+
+// Row sums the parts of the i-th request that was added.
+func (res *WaitResult) Row(i int) RowWaits {
+	w := RowWaits{ChargedNS: res.Charged(i)}
+	for _, p := range res.Parts(i) {
+		ns := int64(p.End.Sub(p.Start))
+		w.ByCause[p.Cause] += ns
+		if p.Avoidable {
+			w.AvoidableNS += ns
+		}
+	}
+	return w
+}
+
+// WaitingTable returns an empty table of stretches of waiting, which
+// [WaitResult.AppendParts] fills.
+func WaitingTable() *Table {
+	return &Table{Name: "waiting", Title: "Stretches of waiting", Columns: []Column{
+		{Name: "row", Title: "row", Meaning: "the request's row in the phase table, from 0"},
+		{Name: "request_id", Title: "request", Text: true, Meaning: "the engine's id of the request; null where it has none"},
+		{Name: "cause", Title: "cause", Text: true, Meaning: "why it waited: hold, stall, slots, kv_cache, prefill, step or unknown"},
+		{Name: "start", Title: "from", Unit: UnitTime, Meaning: "null where the clock is not unix; so is end"},
+		{Name: "end", Title: "to", Unit: UnitTime, Meaning: "the stretch ends before this instant"},
+		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "its length; a request's stretches add up to its waiting_ns"},
+		{Name: "hidden", Title: "hidden", Meaning: "1 where the cause is inferred from holders that the data do not show, else 0"},
+		{Name: "avoidable", Title: "avoidable", Meaning: "1 where another replica of the model had no queue and a free slot, else 0"},
+	}}
+}
+
+// AppendParts adds the stretches of the i-th request that was added, which is
+// r.
+func (res *WaitResult) AppendParts(t *Table, i int, r *trace.Request) {
+	bit := func(b bool) Cell {
+		if b {
+			return IntCell(1)
+		}
+		return IntCell(0)
+	}
+	for _, p := range res.Parts(i) {
+		var id, start, end Cell
+		if r.ID != "" {
+			id = TextCell(r.ID)
+		}
+		if r.Clock == trace.ClockUnix {
+			start, end = IntCell(int64(p.Start)), IntCell(int64(p.End))
+		}
+		t.Rows = append(t.Rows, []Cell{
+			IntCell(int64(i)), id, TextCell(p.Cause.String()), start, end, IntCell(int64(p.End.Sub(p.Start))), bit(p.Hidden), bit(p.Avoidable),
+		})
+	}
+}
+
+// BlameTable gives the waiting as charged, a row for each class of waiter,
+// class of holder and cause. Its ns add up to all waiting.
+func (res *WaitResult) BlameTable() *Table {
+	t := &Table{Name: "blame", Title: "Who made whom wait", Columns: []Column{
+		{Name: "waiter", Title: "who waited", Text: true, Meaning: "the class of those who waited"},
+		{Name: "holder", Title: "for whom", Text: true, Meaning: "the class of those who held the replica meanwhile; null where nobody did (hold, stall, unknown while nothing ran)"},
+		{Name: "cause", Title: "cause", Text: true, Meaning: "why they waited"},
+		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "waiting charged"},
+	}}
+	for _, c := range res.Matrix {
+		var holder Cell
+		if c.Holder != "" {
+			holder = TextCell(c.Holder)
+		}
+		t.Rows = append(t.Rows, []Cell{TextCell(c.Waiter), holder, TextCell(c.Cause), IntCell(c.NS)})
+	}
+	return t
+}
