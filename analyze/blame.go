@@ -127,9 +127,13 @@ func (l *ledger) forward(t int64) {
 		l.t = e.at
 		switch e.kind {
 		case enterWaiting:
-			l.waiting[l.classOf(l.p.tl.waits[e.of].row)]++
+			if w := &l.p.tl.waits[e.of]; !w.aside {
+				l.waiting[l.classOf(w.row)]++
+			}
 		case leaveWaiting:
-			l.waiting[l.classOf(l.p.tl.waits[e.of].row)]--
+			if w := &l.p.tl.waits[e.of]; !w.aside {
+				l.waiting[l.classOf(w.row)]--
+			}
 		default:
 			l.change(e)
 		}
@@ -307,6 +311,9 @@ type Holder struct {
 	Service     string `json:"service"`
 	Model       string `json:"model"`
 	Replica     string `json:"replica"`
+	File        string `json:"file"` // where it stands
+	Line        int    `json:"line"` // 1-based; 0: not known
+	Offset      int64  `json:"offset"`
 	Input       int64  `json:"prompt_tokens"` // negative: not known
 	Output      int64  `json:"output_tokens"`
 	ScheduledNS int64  `json:"scheduled_ns"`
@@ -349,7 +356,7 @@ func (p *replicaWork) overtaking(byClass []Overtaken) {
 		for ; j > i && turns[j].queued > t.queued+p.tol; j-- {
 			first = min(first, turns[j].scheduled)
 		}
-		if first < t.scheduled-p.tol {
+		if first < t.scheduled-p.tol && !p.ws.rows.at(t.row).aside {
 			o := &byClass[p.ws.rows.at(t.row).class]
 			o.Requests++
 			o.NS += t.scheduled - max(first, t.queued)

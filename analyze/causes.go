@@ -11,7 +11,7 @@ import (
 // nothing changed, with all that the cause depends on.
 type stretch struct {
 	start, end int64
-	n, w       int32
+	n, w       int32   // running; waiting, and asked why
 	u          float32 // tokens in memory with the next request in it
 	group      float32 // tokens in the step with the next request in it
 	flags      stretchFlags
@@ -293,7 +293,7 @@ func (p *replicaWork) close(g *group) {
 // latest edge, chunks the end of the last prefill of several steps.
 func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 	v := stretch{
-		start: t, end: next, n: int32(s.n), w: int32(s.w),
+		start: t, end: next, n: int32(s.n), w: int32(s.asked),
 		u:     float32(s.resident + s.growth*float64(next-t)/2 + overhead*float64(s.n) + head.need),
 		group: float32(s.compute + float64(s.n-s.prefills) + head.compute),
 	}

@@ -39,6 +39,7 @@ type wait struct {
 	start, end int64
 	row        uint32
 	admitted   bool    // work was taken up at its end
+	aside      bool    // why it waited is not asked
 	pushed     bool    // it had run and was pushed back
 	need       float64 // tokens that have to fit into memory
 	compute    float64 // of which to be computed
@@ -160,7 +161,7 @@ func (tl *timeline) add(r *waitRow, spans []waitSpan, row uint32) {
 	}
 	at := runStart
 	for _, s := range spans {
-		w := wait{start: s.start - tl.origin, end: s.end - tl.origin, row: row, need: prompt, compute: compute}
+		w := wait{start: s.start - tl.origin, end: s.end - tl.origin, row: row, aside: r.aside, need: prompt, compute: compute}
 		if runEnd > runStart {
 			w.admitted = w.end >= runStart && w.end < runEnd
 			if w.start > runStart && w.start < runEnd {
@@ -217,6 +218,7 @@ func sortEvents(events []event) []event {
 // state is what a sweep carries from one event to the next.
 type state struct {
 	n, w     int
+	asked    int     // of w, those that are to be explained
 	prefills int     // of n
 	chunked  int     // of prefills
 	prompts  float64 // prompt tokens of the running
@@ -236,9 +238,15 @@ func (s *state) change(tl *timeline, e event) {
 	switch e.kind {
 	case enterWaiting:
 		s.w++
+		if !tl.waits[e.of].aside {
+			s.asked++
+		}
 		return
 	case leaveWaiting:
 		s.w--
+		if !tl.waits[e.of].aside {
+			s.asked--
+		}
 		return
 	}
 	r := &tl.runs[e.of]

@@ -91,6 +91,7 @@ type Waits struct {
 	segments []trace.Segment // scratch
 
 	places    interner
+	files     interner
 	placeRows []placeRow
 	dims      interner
 	dimValues [][]trace.Opt[string] // of the keys
@@ -108,10 +109,14 @@ type waitRow struct {
 	span                    uint64
 	text                    uint64
 	tie                     uint64 // what tells it from others like it
+	offset                  int64  // where it stands
+	line                    int32
+	file                    uint32
 	spans                   uint32
 	id                      uint32 // length in text
 	place, dim, class       uint32
 	queues                  bool // it tells when it was queued and scheduled
+	aside                   bool // it holds and queues, and why it waited is not asked
 	ended                   bool // with the last token
 }
 
@@ -165,7 +170,8 @@ func (ws *Waits) Add(r *trace.Request) {
 	w := waitRow{
 		in: tokens(r.Input), cached: tokens(r.Cached), out: tokens(r.Output),
 		span: uint64(len(ws.spans)), text: uint64(len(ws.text)),
-		tie: tieOf(r), queues: r.Queued.Present() && r.Scheduled.Present(), queued: int64(r.Queued.At),
+		tie: tieOf(r), offset: r.Source.Pos.Offset, line: int32(min(r.Source.Pos.Line, math.MaxInt32)),
+		file: ws.files.id(r.Source.Pos.File), queues: r.Queued.Present() && r.Scheduled.Present(), queued: int64(r.Queued.At),
 	}
 	ws.segments = r.Segments(ws.segments[:0])
 	const compute = trace.Prefill | trace.Decode
@@ -346,6 +352,53 @@ func (ws *Waits) dimOf(r *trace.Request) uint32 {
 // AddReading takes an engine's statement of its state into account.
 func (ws *Waits) AddReading(r trace.Reading) { ws.readings = append(ws.readings, r) }
 
+// Merge takes all that o has seen into account, as if it had been added after
+// what ws has. Both must have been made with the same options; o is not used
+// afterwards.
+func (ws *Waits) Merge(o *Waits) {
+	dims := make([]uint32, len(o.dims.names))
+	for i, k := range o.dims.names {
+		if _, ok := ws.dims.ids[k]; !ok {
+			ws.dimValues = append(ws.dimValues, o.dimValues[i])
+		}
+		dims[i] = ws.dims.id(k)
+	}
+	files := make([]uint32, len(o.files.names))
+	for i, f := range o.files.names {
+		files[i] = ws.files.id(f)
+	}
+	places := make([]uint32, len(o.places.names))
+	for i, k := range o.places.names {
+		q := o.placeRows[i]
+		id, ok := ws.places.ids[k]
+		if !ok {
+			id = ws.places.id(k)
+			ws.placeRows = append(ws.placeRows, q)
+		} else {
+			p := &ws.placeRows[id]
+			p.requests += q.requests
+			p.resolution = max(p.resolution, q.resolution)
+			p.sampled = p.sampled || q.sampled
+			for _, x := range []struct{ to, from *trace.Opt[int64] }{{&p.slots, &q.slots}, {&p.budget, &q.budget}, {&p.kv, &q.kv}} {
+				if v, ok := x.from.Get(); ok {
+					*x.to = trace.Some(max(x.to.Or(v), v))
+				}
+			}
+		}
+		places[i] = id
+	}
+	span, text := uint64(len(ws.spans)), uint64(len(ws.text))
+	for i := range o.rows.n {
+		w := *o.rows.at(uint32(i))
+		w.span, w.text = w.span+span, w.text+text
+		w.dim, w.file, w.place = dims[w.dim], files[w.file], places[w.place]
+		ws.rows.add(&w)
+	}
+	ws.spans = append(ws.spans, o.spans...)
+	ws.text = append(ws.text, o.text...)
+	ws.readings = append(ws.readings, o.readings...)
+}
+
 // resolution is the coarsest clock step of those rows.
 func (ws *Waits) resolution(rows []uint32) int64 {
 	var d int64
@@ -453,9 +506,13 @@ type BlameCell struct {
 const maxClasses = 100
 
 // Result explains all that was added so far. More may be added afterwards.
-func (ws *Waits) Result() *WaitResult {
+func (ws *Waits) Result() *WaitResult { return ws.result(func(int) bool { return true }) }
+
+// result explains the waiting of those requests that asked tells of, by the
+// order in which they were added. The others hold and queue beside them.
+func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 	res := &WaitResult{
-		Requests: int64(ws.rows.n), Weighting: "scarce", ws: ws,
+		Weighting: "scarce", ws: ws,
 		Replicas: []ReplicaWaits{}, Holders: []Holder{}, Overtaking: []Overtaken{}, Matrix: []BlameCell{},
 		of: make([]int32, ws.rows.n), charges: make([]int64, ws.rows.n),
 	}
@@ -463,6 +520,12 @@ func (ws *Waits) Result() *WaitResult {
 		res.Weighting = "equal"
 	}
 	res.OverTime = &ChangeResult{Changes: []Change{}, Tests: []ChangeTest{}}
+	for i := range ws.rows.n {
+		r := ws.rows.at(uint32(i))
+		if r.aside = !asked(i); !r.aside {
+			res.Requests++
+		}
+	}
 	ws.classify(res)
 	unplaced := ws.group(res)
 	ws.share(res.work)
@@ -492,6 +555,9 @@ func (ws *Waits) Result() *WaitResult {
 	}
 	res.OverTime.sort()
 	for _, i := range unplaced {
+		if ws.rows.at(i).aside {
+			continue
+		}
 		for _, s := range ws.spansOf(ws.rows.at(i)) {
 			sum[CauseUnknown].ns += s.end - s.start
 			res.UnplacedNS += s.end - s.start
@@ -593,8 +659,13 @@ func (p *replicaWork) result(matrix []BlameCell) ReplicaWaits {
 	rw := ReplicaWaits{
 		Service: p.key.service, Model: p.key.model, Replica: p.key.replica, Clock: p.key.clock.String(),
 		Assumed: p.key.replica == "", Sampled: p.sampled,
-		Requests: int64(len(p.rows)), Limits: p.limit, StepModel: p.model, ToleranceNS: p.tol, Stalls: p.stalls,
+		Limits: p.limit, StepModel: p.model, ToleranceNS: p.tol, Stalls: p.stalls,
 		StartNS: p.tl.origin, EndNS: p.tl.origin + p.tl.end, BusyNS: p.busy, RunningPeak: int64(p.peak), Matrix: matrix,
+	}
+	for _, i := range p.rows {
+		if !p.ws.rows.at(i).aside {
+			rw.Requests++
+		}
 	}
 	if rw.Stalls == nil {
 		rw.Stalls = []StallSpan{}
@@ -992,7 +1063,8 @@ func (ws *Waits) holders(res *WaitResult) {
 		h := Holder{
 			ID: string(ws.text[r.text : r.text+uint64(r.id)]), Class: ws.classNames[r.class],
 			Service: p.key.service, Model: p.key.model, Replica: p.key.replica,
-			Input: r.in, Output: r.out, ScheduledNS: r.runStart, EndNS: r.runEnd, ChargedNS: res.charges[i],
+			Input: r.in, Output: r.out,
+			File: ws.files.names[r.file], Line: int(r.line), Offset: r.offset, ScheduledNS: r.runStart, EndNS: r.runEnd, ChargedNS: res.charges[i],
 		}
 		for _, s := range ws.spansOf(r) {
 			h.WaitedNS += s.end - s.start
