@@ -13,10 +13,12 @@ import (
 // whether the input obeys the laws that every true trace does. The zero Check
 // is empty. The order of adding changes nothing.
 type Check struct {
-	// Chosen says that requests were chosen by more than their arrival: what
-	// engines state of all their requests is then not set beside these.
+	// Chosen says that requests were left out that shared their engines with
+	// those that are added: what engines state of all, and who held them, then
+	// cannot be set beside these.
 	Chosen bool
-	// Limits are what is known of the engines beside the input.
+	// Limits are those of the engines, where they are known beside the input.
+	// It must be set before the first request is added.
 	Limits WaitOptions
 
 	requests, inconsistent int64

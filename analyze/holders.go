@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/traceview/traceview/internal/stats"
 	"github.com/traceview/traceview/internal/units"
 	"github.com/traceview/traceview/trace"
 )
@@ -74,50 +75,75 @@ func (c *Check) tenure() (tenure, Law) {
 func (h *tenure) replica(p *replicaWork) {
 	step := 4 * p.tol
 	if p.model != nil {
-		step = max(step, int64(min(p.model.MedianNS, 1e15)))
+		step = max(p.tol, int64(min(p.model.MedianNS, 1e15)))
 	}
 	g := p.gates(step)
+	tol := g.tol
+
+	from, to := p.whole()
+	inside := func(s *stretch) bool { return s.start >= from && s.end <= to }
 
 	// Idle stretches with work waiting; those that share an end are one.
+	var unexplained int64
+	seg := 0
 	for i := 0; i < len(p.stretches); {
-		if s := &p.stretches[i]; s.n > 0 {
-			h.waiting += int64(s.w) * (s.end - s.start)
+		s := &p.stretches[i]
+		if !inside(s) {
 			i++
 			continue
 		}
-		begin, end, ns := p.stretches[i].start, p.stretches[i].start, int64(0)
+		if s.n > 0 {
+			ns := int64(s.w) * (s.end - s.start)
+			h.waiting += ns
+			for p.segments[seg].end <= s.start+p.tl.origin {
+				seg++
+			}
+			switch g := &p.segments[seg]; g.cause {
+			case CauseSlots:
+				// Where memory binds too, a count below the limit is no sign.
+				if p.limit.Scarce != "slots" {
+					break
+				}
+				h.bySlots += ns
+				if g.hidden {
+					h.hidden += ns
+				}
+			case CauseUnknown:
+				unexplained += ns
+			}
+			i++
+			continue
+		}
+		begin, end, ns := s.start, s.start, int64(0)
 		for ; i < len(p.stretches) && p.stretches[i].n <= 0 && p.stretches[i].start == end; i++ {
 			s := &p.stretches[i]
 			ns += int64(s.w) * (s.end - s.start)
 			end = s.end
 		}
 		h.waiting += ns
+		unexplained += ns
 		// A request that left is seen late by less than a step.
 		if end-begin > step && !g.policy(end) {
 			h.idle += ns
 		}
 	}
-
-	h.bySlots += p.sum[CauseSlots].ns
-	h.hidden += p.sum[CauseSlots].hidden
-	unexplained := p.sum[CauseUnknown].ns + p.sum[CauseHold].ns
 	h.unexplained += unexplained
 	if unexplained > h.most {
 		h.most, h.worst = unexplained, processName(p.key.service, p.key.replica)
 	}
 
 	// What the admissions of refused work come with.
-	chance := byChance(len(g.freeing), 2*p.tol, p.busy)
+	chance := byChance(len(g.freeing), 2*tol, p.busy)
 	arrives := byChance(len(g.arrivals), step, p.tl.end)
 	for i := range p.tl.waits {
 		w := &p.tl.waits[i]
-		if !w.admitted || float64(w.end-w.start) <= refusedSteps*float64(step) {
+		if !w.admitted || w.start < from || w.end > to || float64(w.end-w.start) <= refusedSteps*float64(step) {
 			continue
 		}
 		h.refusals++
 		h.chance += chance
 		h.arrives += arrives
-		if within(g.freeing, w.end-p.tol, w.end+p.tol) > 0 {
+		if within(g.freeing, w.end-tol, w.end+tol) > 0 {
 			h.freed++
 		}
 		if within(g.arrivals, w.end-step, w.end) > 0 {
@@ -129,8 +155,25 @@ func (h *tenure) replica(p *replicaWork) {
 	}
 }
 
+// whole is the stretch of time in which all who ran are in the input, wherever
+// it was cut: spans are written when requests end, so that those are missing
+// that had ended before the first that is there, or had not when the last did.
+func (p *replicaWork) whole() (from, to int64) {
+	from, to = math.MaxInt64, math.MinInt64
+	lengths := make([]int64, len(p.tl.runs))
+	for i, r := range p.tl.runs {
+		from, to = min(from, r.end), max(to, r.end)
+		lengths[i] = r.end - r.start
+	}
+	slices.Sort(lengths)
+	return from, to - stats.Quantile(lengths, 0.99)
+}
+
 // gates are the instants by which one sees why work is let in. All are sorted.
 type gates struct {
+	// Derived instants of one moment lie up to milliseconds apart, where most
+	// of a replica's may agree to the microsecond: a quarter of a step is
+	// allowed, and what chance gives is taken off.
 	tol, step int64
 	admitted  []int64
 	length    map[int64]int64 // the longest wait that ends then
@@ -140,7 +183,7 @@ type gates struct {
 }
 
 func (p *replicaWork) gates(step int64) *gates {
-	g := &gates{tol: p.tol, step: step, length: map[int64]int64{}, usual: -1}
+	g := &gates{tol: max(p.tol, step/4), step: step, length: map[int64]int64{}, usual: -1}
 	var lengths []int64
 	for i := range p.tl.waits {
 		w := &p.tl.waits[i]

@@ -429,17 +429,21 @@ func (c *Check) physics() Physics {
 
 	if !c.Chosen {
 		out.Depths = p.depths(c.readings, w)
+		out.Silence = p.silences()
 	}
 	add(depthLaw(out.Depths))
-	out.Silence = p.silences()
 	add(p.silenceLaw(out.Silence))
 	add(samplingLaw(c.a.sampling, out.Depths))
 	add(p.failureLaw(out.Depths))
 
 	h, slots := c.tenure()
-	add(h.idleLaw())
-	add(h.holderLaw())
-	add(slots)
+	for _, l := range []Law{h.idleLaw(), h.holderLaw(), slots} {
+		if c.Chosen && l.Verdict != Untested {
+			l.Tested, l.Broken, l.Likely, l.Distrust = 0, 0, "", nil
+			l = untested(l, "requests were left out that shared their engines with these")
+		}
+		add(l)
+	}
 
 	order := map[Verdict]int{Fails: 0, Untested: 1, Holds: 2}
 	slices.SortStableFunc(out.Laws, func(x, y Law) int {
@@ -908,13 +912,16 @@ const (
 	fewReadings = 20
 )
 
-// tells reports whether the readings are enough to find a hole of a twentieth.
-func (c *DepthCheck) tells() bool {
-	return c.Readings >= fewReadings && c.Stated*float64(c.Readings) >= fewReadings && c.High-c.Low <= 0.1
+// enough reports whether there are readings at which someone was there.
+func (c *DepthCheck) enough() bool {
+	return c.Readings >= fewReadings && c.Stated*float64(c.Readings) >= fewReadings
 }
 
-func (c *DepthCheck) short() bool { return c.High < 1-depthOff }
-func (c *DepthCheck) over() bool  { return c.Low > 1+depthOff }
+// tells reports whether the readings are enough to find a hole of a twentieth.
+func (c *DepthCheck) tells() bool { return c.enough() && c.High-c.Low <= 0.1 }
+
+func (c *DepthCheck) short() bool { return c.enough() && c.High < 1-depthOff }
+func (c *DepthCheck) over() bool  { return c.enough() && c.Low > 1+depthOff }
 
 // lost reports whether so much is missing that more than failures is.
 func (c *DepthCheck) lost() bool { return c.short() && c.Ratio < sampledBelow }
@@ -927,11 +934,10 @@ func depthLaw(ds []DepthCheck) Law {
 	var over, known bool
 	worst := 0.0
 	for _, c := range ds {
-		enough := c.tells() || c.lost() && c.Readings >= fewReadings
 		if c.Engine != "" || len(ds) == 1 {
 			l.Tested += int64(math.Round(c.Stated * float64(c.Readings)))
 		}
-		if !enough {
+		if !c.tells() && !c.lost() {
 			continue
 		}
 		known = true
@@ -978,7 +984,7 @@ func apart(ds []DepthCheck) string {
 	var least, most *DepthCheck
 	for i := range ds {
 		c := &ds[i]
-		if c.Engine == "" || c.Readings < fewReadings || c.Stated == 0 {
+		if c.Engine == "" || !c.enough() {
 			continue
 		}
 		if least == nil || c.High < least.High {
@@ -1022,15 +1028,13 @@ func samplingLaw(attrs map[string]map[string]int64, ds []DepthCheck) Law {
 	apart := apart(ds) != ""
 	l.Tested = int64(math.Round(all.Stated * float64(all.Readings)))
 	switch {
-	case all.Readings < fewReadings:
-		return untested(l, fmt.Sprintf("only %s", plural(all.Readings, "reading", "readings")))
 	case all.lost() && !apart:
 		l.Verdict, l.Distrust = Fails, distrust
 		l.Broken = int64(math.Round((all.Stated - all.Seen) * float64(all.Readings)))
 		l.Found = fmt.Sprintf("by the engines' own count about %s of the requests are in the input", units.Percent(all.Ratio))
 		l.Likely = "traces were sampled, or spans were dropped on their way"
 	case !all.tells():
-		return untested(l, "too few requests at the readings")
+		return untested(l, "too few readings, or too few requests at them")
 	default:
 		l.Found = fmt.Sprintf("by the engines' own count %s of the requests are in the input", units.Percent(min(1, all.Ratio)))
 	}

@@ -376,3 +376,79 @@ func BenchmarkCheck(b *testing.B) {
 		c.Report(1)
 	}
 }
+
+// server makes requests of one replica by hand: each is queued, let in and
+// leaves at these milliseconds, 10 tokens of decode after a first token that
+// comes with its being let in.
+func server(t testing.TB, times [][3]int, more string) []*trace.Request {
+	t.Helper()
+	var rs []*trace.Request
+	for i, at := range times {
+		rs = append(rs, reqtext.MustParse(t, fmt.Sprintf(
+			"r%d service=s replica=a arrival=%[2]dms queued=%[2]dms scheduled=%[3]dms first=%[3]dms last=%[4]dms end=%[4]dms queueing=%[2]dms..%[3]dms decode=%[3]dms..%[4]dms in=10 out=10 %s",
+			i, at[0], at[1], at[2], more))...)
+	}
+	return rs
+}
+
+// TestTenure: one slot. A request comes about every 100 ms, is let in when the
+// one before it leaves, and runs for 100 ms.
+func TestTenure(t *testing.T) {
+	var busy, idle, batches, timeouts, hidden [][3]int
+	for i := range 60 {
+		busy = append(busy, [3]int{100*i + 37*i%40, 100*i + 150, 100*i + 250})
+		// Each waits at an idle replica for a time of its own.
+		idle = append(idle, [3]int{1000 * i, 1000*i + 300 + 7*i, 1000*i + 900})
+		// Two come 100 ms apart and are let in together.
+		batches = append(batches, [3]int{1000*(i/2) + 100*(i%2), 1000*(i/2) + 500 + 5*(i/2), 1000*(i/2) + 900})
+		// Each waits for 250 ms.
+		timeouts = append(timeouts, [3]int{1000 * i, 1000*i + 250, 1000*i + 900})
+	}
+	for i, r := range busy {
+		if i%10 != 5 { // every tenth has no span: its slot looks free
+			hidden = append(hidden, r)
+		}
+	}
+	for _, c := range []struct {
+		name, more string
+		times      [][3]int
+		law        string
+		want       Verdict
+		found      string
+	}{
+		{"one after the other", "", busy, "holders", Holds, "for all but 0 % of waiting"},
+		{"one after the other", "", busy, "idle", Holds, "0 % of waiting is so"},
+		{"limit said", "@max_num_seqs=1", busy, "slots", Holds, "but for 0 % of the running"},
+		{"no limit said", "", busy, "slots", Untested, "no slot limit is stated"},
+		{"idle", "", idle, "idle", Fails, "at an idle replica, and ends without a batch"},
+		{"batches", "", batches, "idle", Holds, "0 % of waiting is so"},
+		{"a timeout", "", timeouts, "idle", Holds, "0 % of waiting is so"},
+		{"a timeout", "", timeouts, "holders", Untested, "no limit explains 100 % of waiting"},
+		{"nobody waits", "", [][3]int{{0, 0, 10}, {5, 5, 15}}, "idle", Untested, "no request waited"},
+		{"nobody waits", "", [][3]int{{0, 0, 10}, {5, 5, 15}}, "holders", Untested, "hardly ever refused"},
+		{"idle meanwhile", "", hidden, "idle", Fails, ""},
+		// 450 ms of running in all, two at once from 101 to 151 and from 201 to
+		// 251 ms.
+		{"above its limit", "@max_num_seqs=1", [][3]int{{0, 1, 151}, {100, 101, 251}, {200, 201, 351}}, "slots", Fails, "22.2 % of the running is above the limit; at most s/a 2 (limit 1)"},
+	} {
+		p := examine(t, server(t, c.times, c.more))
+		if l := p.law(t, c.law); l.Verdict != c.want || !strings.Contains(l.Found, c.found) {
+			t.Errorf("%s: %s %s: %s", c.name, l.Law, l.Verdict, l.Found)
+		}
+	}
+
+	// The engine itself says that it ran two.
+	rd := trace.Reading{Service: "s", Replica: "a", Clock: trace.ClockUnix, At: reqtext.Base, Running: trace.Some(2)}
+	if l := examine(t, server(t, busy, "@max_num_seqs=1"), rd).law(t, "slots"); l.Verdict != Fails || l.Likely != "the stated limit is not the engine's" {
+		t.Errorf("%+v", l)
+	}
+	// Whoever leaves out requests cannot say who held the replica.
+	c := Check{Chosen: true}
+	for _, r := range server(t, idle, "") {
+		c.Add(r)
+	}
+	p := c.Report(1).Physics
+	if l := p.law(t, "idle"); l.Verdict != Untested {
+		t.Errorf("%+v", l)
+	}
+}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 func newCheck(env *environment) *cobra.Command {
 	in := &input{env: env}
 	var format, out string
+	var slots int64
 	cmd := &cobra.Command{
 		Use:   "check [flags] FILE...",
 		Short: "List what is wrong with the input, worst first",
@@ -33,11 +35,17 @@ every trace obeys fail here, hold, or cannot be tested on this input.
 			if err != nil {
 				return err
 			}
+			if slots < 0 || slots == 0 && cmd.Flags().Changed("max-num-seqs") {
+				return usagef("--max-num-seqs must be at least 1")
+			}
 			s, err := in.open(args)
 			if err != nil {
 				return err
 			}
-			c := analyze.Check{Chosen: len(in.where) > 0}
+			c := analyze.Check{Chosen: in.divides()}
+			if cmd.Flags().Changed("max-num-seqs") {
+				c.Limits.Slots = trace.Some(slots)
+			}
 			s.opts.Reading = c.AddReading
 			if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error { c.Add(r); return nil }); err != nil {
 				return err
@@ -72,7 +80,17 @@ every trace obeys fail here, hold, or cannot be tested on this input.
 	}
 	in.addFlags(cmd)
 	fl := cmd.Flags()
+	fl.Int64Var(&slots, "max-num-seqs", 0, "the `LIMIT` of requests that a replica runs at once, where it is known")
 	fl.StringVar(&format, "format", "", "`FORMAT`: text or json (default: by the suffix of -o, else text)")
 	fl.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return cmd
+}
+
+// divides reports whether the conditions may tear apart requests that shared
+// an engine: those that began before --from, those of another tenant.
+func (in *input) divides() bool {
+	return in.from != "" || slices.ContainsFunc(in.where, func(w string) bool {
+		key, _, _ := strings.Cut(w, "=")
+		return !slices.Contains([]string{"service", "model", "replica"}, key)
+	})
 }
