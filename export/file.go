@@ -47,6 +47,10 @@ func WriteFile(path string, write func(io.Writer) error) error {
 		}
 	}()
 	if err := fill(f, write); err != nil {
+		var perr *fs.PathError
+		if errors.As(err, &perr) && perr.Path == f.Name() { // a name that the user never gave
+			return fmt.Errorf("cannot write %s: %w", path, perr.Err)
+		}
 		return err
 	}
 	if err := os.Rename(f.Name(), target); err != nil {

@@ -3,7 +3,9 @@ package export
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -190,4 +192,21 @@ func TestWriteFileLinks(t *testing.T) {
 	}
 	only(t, dir, "link")
 	only(t, else1, "target")
+}
+
+// A full disk fails the temporary file, whose name says nothing to the user.
+func TestWriteFileNamesTheOutput(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.csv")
+	err := WriteFile(path, func(io.Writer) error {
+		temp, err := os.ReadDir(dir)
+		if err != nil || len(temp) != 1 {
+			t.Fatalf("%v, %v", temp, err)
+		}
+		return fmt.Errorf("column 9: %w", &fs.PathError{Op: "write", Path: filepath.Join(dir, temp[0].Name()), Err: errors.New("no space left")})
+	})
+	if err == nil || err.Error() != "cannot write "+path+": no space left" {
+		t.Errorf("got %v", err)
+	}
+	only(t, dir)
 }
