@@ -39,3 +39,14 @@ func TestSumsThatDoNotFit(t *testing.T) {
 		}
 	}
 }
+
+// A report has as many quantiles as a person may want, not more.
+func TestManyQuantiles(t *testing.T) {
+	for n, want := range map[int]int{100: 0, 101: 2} {
+		var out, errs bytes.Buffer
+		list := strings.TrimSuffix(strings.Repeat("0.5,", n), ",")
+		if got := run(context.Background(), []string{"report", "--quantile", list, filepath.Join(root, "samples", "vllm-v1.jsonl")}, strings.NewReader(""), &out, &errs); got != want {
+			t.Errorf("%d quantiles: status %d, want %d: %s", n, got, want, &errs)
+		}
+	}
+}

@@ -45,6 +45,9 @@ exactly one phase; what the source does not explain is unattributed.`,
 				return err
 			}
 			opts := analyze.Options{By: by, AllOutcomes: allOutcomes}
+			if len(quantiles) > maxQuantiles {
+				return usagef("--quantile: %d are given, at most %d can be shown", len(quantiles), maxQuantiles)
+			}
 			for _, q := range quantiles {
 				v, err := parseQuantile(q)
 				if err != nil {
@@ -156,6 +159,10 @@ func (s *source) nothing() error {
 	}
 	return errors.New(strings.Join(lines, "\n  "))
 }
+
+// maxQuantiles bounds the time of a report: each quantile of each phase has an
+// interval, which looks at every request.
+const maxQuantiles = 100
 
 // parseQuantile reads 0.99, p99 or p99.9.
 func parseQuantile(s string) (float64, error) {
