@@ -154,7 +154,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newReport(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newVersion(env))
+	root.AddCommand(newReport(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newVersion(env))
 	for _, c := range root.Commands() {
 		offer(c, "format", formatsOf[c.Name()])
 		offer(c, "policy", policies())
