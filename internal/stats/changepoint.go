@@ -41,6 +41,13 @@ func LevelShift(x []float64, edge int) (s Shift, ok bool) {
 			s.After += v / float64(len(x)-at)
 		}
 	}
+	s.P = shuffled(x, size, func(y []float64) float64 { _, other := largestShift(y, edge); return other })
+	return s, true
+}
+
+// shuffled is the share of orders of x, its own included, whose size is at
+// least that of x.
+func shuffled(x []float64, size float64, of func([]float64) float64) float64 {
 	seed := uint64(14695981039346656037) // FNV-1a over words
 	for _, v := range x {
 		seed = (seed ^ math.Float64bits(v)) * 1099511628211
@@ -52,12 +59,55 @@ func LevelShift(x []float64, edge int) (s Shift, ok bool) {
 		rnd.Shuffle(len(y), func(i, j int) { y[i], y[j] = y[j], y[i] })
 		// The sums run in another order: what is equal may differ in the last
 		// bits.
-		if _, other := largestShift(y, edge); other >= size*(1-1e-12) {
+		if of(y) >= size*(1-1e-12) {
 			atLeast++
 		}
 	}
-	s.P = float64(atLeast) / (shuffles + 1)
-	return s, true
+	return float64(atLeast) / (shuffles + 1)
+}
+
+// Bump is the stretch whose level differs most from that of all other values.
+type Bump struct {
+	From, To        int     // indices of its first value and of the first behind it
+	Inside, Outside float64 // means
+	P               float64 // as in Shift
+}
+
+// LevelBump finds a change of level that is taken back, which [LevelShift]
+// overlooks: at least edge values inside, before and behind. ok is false where
+// the series is too short. It takes quadratic time.
+func LevelBump(x []float64, edge int) (b Bump, ok bool) {
+	edge = max(edge, 1)
+	if len(x) < 3*edge {
+		return b, false
+	}
+	b, size := largestBump(x, edge)
+	b.P = shuffled(x, size, func(y []float64) float64 { _, other := largestBump(y, edge); return other })
+	return b, true
+}
+
+func largestBump(x []float64, edge int) (b Bump, size float64) {
+	var total float64
+	for _, v := range x {
+		total += v
+	}
+	n := float64(len(x))
+	size = -1
+	for i := edge; i <= len(x)-2*edge; i++ {
+		var inside float64
+		for j := i + 1; j <= len(x)-edge; j++ {
+			inside += x[j-1]
+			if j-i < edge {
+				continue
+			}
+			m := float64(j - i)
+			in, out := inside/m, (total-inside)/(n-m)
+			if d := math.Abs(in-out) * math.Sqrt(m*(n-m)/n); d > size {
+				b, size = Bump{From: i, To: j, Inside: in, Outside: out}, d
+			}
+		}
+	}
+	return b, size
 }
 
 // largestShift returns where the change is largest, in a tie first, and its

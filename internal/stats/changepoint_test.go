@@ -73,6 +73,35 @@ func TestLevelShiftFinds(t *testing.T) {
 	}
 }
 
+func TestLevelBump(t *testing.T) {
+	// 0 0 3 3 0 0: inside 3, outside 0, size 3·√(2·4/6). Of the 15 places of the
+	// threes one is as large.
+	b, size := largestBump([]float64{0, 0, 3, 3, 0, 0}, 2)
+	if b.From != 2 || b.To != 4 || b.Inside != 3 || b.Outside != 0 || math.Abs(size-3*math.Sqrt(8./6)) > 1e-12 {
+		t.Errorf("%+v, size %v", b, size)
+	}
+	if b, ok := LevelBump([]float64{0, 0, 3, 3, 0, 0}, 2); !ok || b.P < 0.03 || b.P > 0.12 { // 1/15 = 0.067
+		t.Errorf("%+v %v", b, ok)
+	}
+	if _, ok := LevelBump([]float64{0, 0, 3, 3, 0}, 2); ok {
+		t.Error("five values have no two inside, before and behind")
+	}
+	rnd := rand.New(rand.NewPCG(3, 5))
+	low := 0
+	for range 300 {
+		x := make([]float64, 30)
+		for i := range x {
+			x[i] = rnd.ExpFloat64()
+		}
+		if b, _ := LevelBump(x, 4); b.P <= 0.05 {
+			low++
+		}
+	}
+	if low < 4 || low > 28 { // 5 % of 300 are 15, standard deviation 3.8
+		t.Errorf("p ≤ 0.05 in %d of 300 steady series", low)
+	}
+}
+
 func TestBlocks(t *testing.T) {
 	for _, c := range []struct {
 		n, most, least int
