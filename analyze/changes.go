@@ -14,9 +14,10 @@ import (
 
 // What a [Change] is of. They are looked for in each replica alone.
 const (
-	// OfDecode: from an instant on, decoding takes longer or less long than
-	// before for the same work.
-	OfDecode = "decode speed"
+	// OfSpeed: from an instant on, steps take longer or less long than before
+	// for the same work. It is seen in how long decodes take, prompts that are
+	// computed beside them included.
+	OfSpeed = "speed"
 	// OfOverload: from an instant on, requests come faster than they can be
 	// taken up, and the queue grows without bound.
 	OfOverload = "overload"
@@ -33,17 +34,21 @@ const (
 
 // Change is something that did not stay as it was on one replica.
 type Change struct {
-	Of      string      `json:"of"` // OfDecode, OfOverload, OfStall
-	Phase   string      `json:"phase"`
+	Of      string      `json:"of"`    // OfSpeed, OfOverload, OfStall
+	Phase   string      `json:"phase"` // that changed, a set where several did; "" of a stall
 	Replica ReplicaName `json:"replica"`
 	// AtNS is the instant; null where only the stretch from FromNS to ToNS is
 	// known in which it lies. Of a stall, FromNS and ToNS are its ends.
 	AtNS   trace.Opt[int64] `json:"at_ns"`
 	FromNS int64            `json:"from_ns"`
 	ToNS   int64            `json:"to_ns"`
-	// Ratio is time after / time before for the same work; null unless of
-	// speed.
-	Ratio trace.Opt[float64] `json:"time_ratio"`
+	// Ratio is time after / time before for the same work, of decodes with the
+	// prompts beside them; DecodeRatio that of their own steps, PrefillRatio
+	// that of a prompt token. Null unless of speed, the last also where prompts
+	// are too little of the time to tell.
+	Ratio        trace.Opt[float64] `json:"time_ratio"`
+	DecodeRatio  trace.Opt[float64] `json:"decode_time_ratio"`
+	PrefillRatio trace.Opt[float64] `json:"prefill_time_ratio"`
 	// CapacityPerS is how many requests a second were taken up while the queue
 	// grew, OfferedPerS how many came; null unless an overload.
 	CapacityPerS trace.Opt[float64] `json:"capacity_requests_per_s"`
@@ -76,15 +81,17 @@ type ChangeResult struct {
 // The rules are those of the method that was tried: what they miss and what
 // they raise on steady runs is measured by BenchmarkChanges.
 const (
-	mostBlocks  = 40
-	leastBlocks = 12   // fewer: no test
-	blockLeast  = 8    // requests in a block
-	blockEdge   = 4    // blocks on each side of a change
-	speedP      = 0.01 // at most
-	speedLeast  = 0.03 // a change that is smaller is not told
-	kneeZ       = 4    // at least
-	kneeLeast   = 0.05 // of the window
-	minPassages = 30   // fewer requests: no test
+	mostBlocks   = 40
+	leastBlocks  = 12   // fewer: no test
+	blockLeast   = 8    // requests in a block
+	blockEdge    = 4    // blocks on each side of a change
+	speedP       = 0.01 // at most
+	speedLeast   = 0.03 // a change that is smaller is not told
+	prefillLeast = 0.08 // a change of a prompt token's cost that is smaller is not told
+	tokensLeast  = 0.02 // of the decodes' own time: what prompts must take
+	kneeZ        = 4    // at least
+	kneeLeast    = 0.05 // of the window
+	minPassages  = 30   // fewer requests: no test
 
 	refineSpan = int64(30 * time.Second)
 	refineStep = int64(500 * time.Millisecond)
@@ -181,11 +188,21 @@ func shift(ds []timedDecode) (c *speedChange, p trace.Opt[float64], ok bool) {
 		return nil, p, false
 	}
 	p = trace.Some(s.P)
-	if s.P > speedP || !(math.Abs(s.After/s.Before-1) >= speedLeast) {
-		return nil, p, true
+	told := func(p, ratio float64) bool { return p <= speedP && math.Abs(ratio-1) >= speedLeast }
+	if told(s.P, s.After/s.Before) {
+		c = &speedChange{p: s.P}
+		c.locate(ds, ends, ends[s.At-1])
+		return c, p, true
 	}
-	c = &speedChange{p: s.P}
-	c.locate(ds, ends, ends[s.At-1])
+	// A change that is taken back: its end is found when what lies behind its
+	// begin is looked at.
+	if b, ok := stats.LevelBump(medians, blockEdge); ok {
+		p = trace.Some(min(s.P, b.P))
+		if told(b.P, b.Inside/b.Outside) {
+			c = &speedChange{p: b.P}
+			c.locate(ds[:ends[b.To-1]], ends[:b.To], ends[b.From-1])
+		}
+	}
 	return c, p, true
 }
 
@@ -248,11 +265,7 @@ func bestSplit(old, now []float64, margin int) int {
 // predicted is the time of each of ds over that predicted by a model fitted to
 // others.
 func predicted(ds, others []timedDecode) ([]float64, bool) {
-	plain := make([]decode, len(others))
-	for i := range others {
-		plain[i] = others[i].decode
-	}
-	m := fit(plain)
+	m := fitTimed(others)
 	if m == nil {
 		return nil, false
 	}
@@ -293,6 +306,57 @@ func refine(ds []timedDecode, old, now []float64, about int64) (at int64, edge b
 		last++
 	}
 	return about - refineSpan + int64(best+last)*refineStep/2, best == 0 || last == n-1
+}
+
+func fitTimed(ds []timedDecode) *StepModel {
+	plain := make([]decode, len(ds))
+	for i := range ds {
+		plain[i] = ds[i].decode
+	}
+	return fit(plain)
+}
+
+// ratios divides what the model of each side says of the work of both: the
+// decodes' own steps, and a prompt token. The parts of a step by running
+// request and by resident token rise together and are not told apart.
+func ratios(before, after []timedDecode) (decoding, prefill trace.Opt[float64]) {
+	old, now := fitTimed(before), fitTimed(after)
+	if old == nil || now == nil {
+		return decoding, prefill
+	}
+	var steps, tokens [2]float64
+	for _, ds := range [2][]timedDecode{before, after} {
+		for i := range ds {
+			for j, m := range [2]*StepModel{old, now} {
+				own := ds[i].decode
+				own.prompts = 0
+				t := m.predict(&own)
+				steps[j] += t
+				tokens[j] += m.predict(&ds[i].decode) - t
+			}
+		}
+	}
+	if steps[0] > 0 && steps[1] > 0 {
+		decoding = trace.Some(steps[1] / steps[0])
+	}
+	if min(tokens[0], tokens[1]) > tokensLeast*steps[0] {
+		prefill = trace.Some(tokens[1] / tokens[0])
+	}
+	return decoding, prefill
+}
+
+// changedPhase names what a change of speed is of. Where requests are pushed
+// back, a prompt token's cost is known to 6 %, and a fifth of a change of it
+// may show as one of decode.
+func changedPhase(decoding, prefill trace.Opt[float64]) trace.Phase {
+	d, p := math.Abs(math.Log(decoding.Or(1))), math.Abs(math.Log(prefill.Or(1)))
+	switch {
+	case p < prefillLeast:
+		return trace.Decode
+	case d < max(speedLeast/2, p/5):
+		return trace.Prefill
+	}
+	return trace.Prefill | trace.Decode
 }
 
 // ratio is the time after over the time before for the same work: each side's
@@ -425,7 +489,7 @@ func (p *replicaWork) changes() ([]Change, []ChangeTest) {
 	}
 	tests := []ChangeTest{test}
 
-	test = ChangeTest{Of: OfDecode, Replica: name, Outcome: Steady, Requests: int64(len(h.decodes))}
+	test = ChangeTest{Of: OfSpeed, Replica: name, Outcome: Steady, Requests: int64(len(h.decodes))}
 	levels, share, reason := speeds(h.decodes)
 	switch test.P = share; {
 	case reason != "":
@@ -436,10 +500,13 @@ func (p *replicaWork) changes() ([]Change, []ChangeTest) {
 	tests = append(tests, test)
 	for i := 1; i < len(levels); i++ {
 		l := &levels[i]
+		before := levels[i-1].decodes
 		c := Change{
-			Of: OfDecode, Phase: trace.Decode.String(), Replica: name, P: trace.Some(l.change.p),
-			FromNS: l.change.from + origin, ToNS: l.change.to + origin, Ratio: ratio(levels[i-1].decodes, l.decodes),
+			Of: OfSpeed, Replica: name, P: trace.Some(l.change.p),
+			FromNS: l.change.from + origin, ToNS: l.change.to + origin, Ratio: ratio(before, l.decodes),
 		}
+		c.DecodeRatio, c.PrefillRatio = ratios(before, l.decodes)
+		c.Phase = changedPhase(c.DecodeRatio, c.PrefillRatio).String()
 		// Where the replica is overloaded, an instant found to the second is
 		// wrong by up to a minute.
 		if !overloaded && !l.change.edge {
@@ -587,19 +654,23 @@ func (r *ChangeResult) table() *Table {
 	t := &Table{Name: "changes", Title: "Changes", Columns: []Column{
 		text("change", ""), text("of", "of"), text("replica", "replica"),
 		{Name: "at_ns", Title: "at", Unit: UnitNanos}, {Name: "from_ns", Title: "from", Unit: UnitNanos}, {Name: "to_ns", Title: "to", Unit: UnitNanos},
-		{Name: "time_ratio", Title: "time"}, {Name: "offered_requests_per_s", Title: "offered", Unit: UnitRate},
+		{Name: "time_ratio", Title: "time"}, {Name: "decode_time_ratio", Title: "decode"}, {Name: "prefill_time_ratio", Title: "prefill"},
+		{Name: "phase", Title: "phase", Text: true}, {Name: "offered_requests_per_s", Title: "offered", Unit: UnitRate},
 		{Name: "capacity_requests_per_s", Title: "capacity", Unit: UnitRate}, {Name: "cause", Title: "cause", Text: true},
 		{Name: "p", Title: "p"}, {Name: "z", Title: "z"},
 	}}
 	for i := range r.Changes {
 		c := &r.Changes[i]
-		cause := Cell{}
+		cause, phase := Cell{}, Cell{}
 		if c.Cause != "" {
 			cause = TextCell(c.Cause)
 		}
+		if c.Phase != "" {
+			phase = TextCell(c.Phase)
+		}
 		t.Rows = append(t.Rows, []Cell{
 			TextCell(strconv.Itoa(i + 1)), TextCell(c.Of), TextCell(c.Replica.String()), OptCell(c.AtNS), IntCell(c.FromNS), IntCell(c.ToNS),
-			numberCell(c.Ratio), numberCell(c.OfferedPerS), numberCell(c.CapacityPerS), cause, numberCell(c.P), numberCell(c.Z),
+			numberCell(c.Ratio), numberCell(c.DecodeRatio), numberCell(c.PrefillRatio), phase, numberCell(c.OfferedPerS), numberCell(c.CapacityPerS), cause, numberCell(c.P), numberCell(c.Z),
 		})
 	}
 	return t

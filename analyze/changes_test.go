@@ -92,25 +92,40 @@ func simulate(t testing.TB, e sim.Engine) []*trace.Request {
 	return r.Requests
 }
 
-// slowed is a run whose every step takes factor times as long from an instant
-// on, while requests come as before: in the engine's own time they come more
-// quickly, and that time is stretched.
-// idle is how long before at the engine had nothing left to do.
-func (l load) slowed(t testing.TB, seed uint64, length, at time.Duration, factor float64) (rs []*trace.Request, idle time.Duration) {
+// pace is a stretch in which every step takes factor times as long.
+type pace struct {
+	length time.Duration
+	factor float64
+}
+
+// paced is a run at changing speed, while requests come as before: in the
+// engine's own time they come more quickly where it is slow, and that time is
+// stretched.
+func (l load) paced(t testing.TB, seed uint64, paces ...pace) []*trace.Request {
 	e := l.engine
-	e.Seed, e.Tenants = seed, append(l.from(l.rate, 0, at), l.from(l.rate*factor, at, time.Duration(float64(length-at)/factor))...)
-	rs = simulate(t, e)
-	from := sim.Base.Add(at)
-	idle = at
-	for _, r := range rs {
-		if r.Arrival.At < from {
-			idle = max(0, min(idle, from.Sub(r.LastToken.At)))
+	e.Seed = seed
+	var own time.Duration
+	for _, p := range paces {
+		d := time.Duration(float64(p.length) / p.factor)
+		e.Tenants = append(e.Tenants, l.from(l.rate*p.factor, own, d)...)
+		own += d
+	}
+	warp := func(t *trace.Time) {
+		if *t == 0 {
+			return
 		}
-		warp := func(t *trace.Time) {
-			if *t > from {
-				*t = from + trace.Time(math.Round(float64(*t-from)*factor))
+		from, to := sim.Base, sim.Base // in the engine's time, and outside
+		for i, p := range paces {
+			d := time.Duration(float64(p.length) / p.factor)
+			if i == len(paces)-1 || *t <= from.Add(d) {
+				*t = to + trace.Time(math.Round(float64(*t-from)*p.factor))
+				return
 			}
+			from, to = from.Add(d), to.Add(p.length)
 		}
+	}
+	rs := simulate(t, e)
+	for _, r := range rs {
 		for _, i := range []*trace.Instant{&r.Arrival, &r.Queued, &r.Scheduled, &r.FirstToken, &r.LastToken, &r.Completed} {
 			warp(&i.At)
 		}
@@ -119,7 +134,40 @@ func (l load) slowed(t testing.TB, seed uint64, length, at time.Duration, factor
 			warp(&r.Intervals[i].End)
 		}
 	}
+	return rs
+}
+
+// slowed is a run that gets slower at an instant. idle is how long before it
+// there was nothing left to do.
+func (l load) slowed(t testing.TB, seed uint64, length, at time.Duration, factor float64) (rs []*trace.Request, idle time.Duration) {
+	rs = l.paced(t, seed, pace{at, 1}, pace{length - at, factor})
+	from := sim.Base.Add(at)
+	idle = at
+	for _, r := range rs {
+		if r.Arrival.At < from {
+			idle = max(0, min(idle, from.Sub(r.LastToken.At)))
+		}
+	}
 	return rs, idle
+}
+
+// restarted is a run of an engine that drains, stops, and comes back with
+// other costs of decode and of prefill.
+func (l load) restarted(t testing.TB, seed uint64, half time.Duration, decode, prefill float64) []*trace.Request {
+	rs := l.run(t, seed, half)
+	var end trace.Time
+	for _, r := range rs {
+		end = max(end, r.Completed.At)
+	}
+	times := func(d *time.Duration, by float64) { *d = time.Duration(math.Round(float64(*d) * by)) }
+	times(&l.engine.PerPrefill, prefill)
+	times(&l.engine.Base, decode)
+	times(&l.engine.PerDecode, decode)
+	times(&l.engine.PerResident, decode)
+	for _, r := range l.run(t, seed+1000, half) {
+		rs = append(rs, shifted(r, end.Sub(sim.Base)))
+	}
+	return rs
 }
 
 // ramp is a run whose rate rises in steps from one rate to another.
@@ -240,6 +288,8 @@ func TestSpeedsByHand(t *testing.T) {
 		{"a fifth slower at 100 s", 400, map[int]float64{100: 1.2}, []float64{100}, []float64{1.2}},
 		{"a twentieth faster at 60 s", 400, map[int]float64{60: 0.95}, []float64{60}, []float64{0.95}},
 		{"slower, and slower still", 600, map[int]float64{100: 1.2, 200: 1.5}, []float64{100, 200}, []float64{1.2, 1.25}},
+		{"slower, and back", 600, map[int]float64{100: 1.2, 200: 1}, []float64{100, 200}, []float64{1.2, 1 / 1.2}},
+		{"a little slower for a while", 800, map[int]float64{120: 1.06, 170: 1}, []float64{120, 170}, []float64{1.06, 1 / 1.06}},
 		{"too little to tell", 400, map[int]float64{100: 1.02}, nil, nil},
 		{"few, yet enough", 96, map[int]float64{24: 1.5}, []float64{24}, []float64{1.5}},
 	} {
@@ -273,6 +323,27 @@ func changeJSON(t *testing.T, r *ChangeResult) string {
 	return string(b)
 }
 
+func TestChangedPhase(t *testing.T) {
+	for _, c := range []struct {
+		decoding, prefill float64 // 0: not known
+		want              trace.Phase
+	}{
+		{1.1, 1, trace.Decode}, {1.1, 1.05, trace.Decode}, {1.1, 0, trace.Decode}, {0.9, 1, trace.Decode},
+		{1, 1.3, trace.Prefill}, {1.01, 0.8, trace.Prefill}, {1.05, 2, trace.Prefill},
+		{1.3, 1.3, trace.Prefill | trace.Decode}, {0.9, 1.2, trace.Prefill | trace.Decode},
+	} {
+		opt := func(v float64) (o trace.Opt[float64]) {
+			if v > 0 {
+				o = trace.Some(v)
+			}
+			return o
+		}
+		if got := changedPhase(opt(c.decoding), opt(c.prefill)); got != c.want {
+			t.Errorf("decode %v, prefill %v: %v, want %v", c.decoding, c.prefill, got, c.want)
+		}
+	}
+}
+
 // TestChanges plants one change each and wants it alone, in any order of the
 // requests and wherever they lie on the axis of time.
 func TestChanges(t *testing.T) {
@@ -283,16 +354,18 @@ func TestChanges(t *testing.T) {
 	frozen.engine.Freezes = []sim.Freeze{{Replica: 0, From: 100 * time.Second, For: 5 * time.Second}}
 	full := l.capacity(t)
 	for _, c := range []struct {
-		name string
-		rs   []*trace.Request
-		want string
-		at   time.Duration
-		off  time.Duration
+		name  string
+		rs    []*trace.Request
+		want  string
+		phase string
+		at    time.Duration
+		off   time.Duration
 	}{
-		{"steady", l.run(t, 1, length), "", 0, 0},
-		{"slower", slow, OfDecode, at, 2 * time.Second},
-		{"a stall", frozen.run(t, 1, length), OfStall, 100 * time.Second, time.Second},
-		{"a rising rate", l.ramp(t, 1, length, 0.6*full, 1.4*full), OfOverload, length / 2, length / 10},
+		{"steady", l.run(t, 1, length), "", "", 0, 0},
+		{"slower", slow, OfSpeed, "prefill|decode", at, 2 * time.Second},
+		{"slower prefill", l.restarted(t, 1, length/2, 1, 1.3), OfSpeed, "prefill", length / 2, 15 * time.Second},
+		{"a stall", frozen.run(t, 1, length), OfStall, "", 100 * time.Second, time.Second},
+		{"a rising rate", l.ramp(t, 1, length, 0.6*full, 1.4*full), OfOverload, "queueing", length / 2, length / 10},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := overTime(c.rs)
@@ -308,7 +381,7 @@ func TestChanges(t *testing.T) {
 				if len(r.Changes) != 0 {
 					t.Errorf("changes %+v", r.Changes)
 				}
-			} else if len(r.Changes) != 1 || r.Changes[0].Of != c.want {
+			} else if len(r.Changes) != 1 || r.Changes[0].Of != c.want || r.Changes[0].Phase != c.phase {
 				t.Fatalf("changes %+v", r.Changes)
 			} else if off := trace.Time(r.Changes[0].AtNS.Or(0)).Sub(sim.Base.Add(c.at)); off.Abs() > c.off {
 				t.Errorf("off by %v", off)
@@ -362,13 +435,12 @@ func shifted(r *trace.Request, d time.Duration) *trace.Request {
 //	go test ./analyze -run NONE -bench Changes -benchtime 1x
 func BenchmarkChanges(b *testing.B) {
 	const length = 5 * time.Minute
-	const seeds = 200
-	kinds := []struct{ of, unit string }{{OfDecode, "decode"}, {OfOverload, "overload"}, {OfStall, "stall"}}
-	count := func(b *testing.B, f func(seed uint64) *ChangeResult, look func(*ChangeResult)) {
+	kinds := []struct{ of, unit string }{{OfSpeed, "speed"}, {OfOverload, "overload"}, {OfStall, "stall"}}
+	count := func(b *testing.B, seeds uint64, f func(seed uint64) *ChangeResult, look func(*ChangeResult)) {
 		for b.Loop() {
 			found := make([]int, len(kinds))
 			low := 0
-			for seed := range uint64(seeds) {
+			for seed := range seeds {
 				r := f(seed)
 				for i, k := range kinds {
 					if r.of(k.of) != nil {
@@ -385,7 +457,7 @@ func BenchmarkChanges(b *testing.B) {
 				}
 			}
 			b.ReportMetric(0, "ns/op")
-			b.ReportMetric(seeds, "runs")
+			b.ReportMetric(float64(seeds), "runs")
 			b.ReportMetric(float64(low), "small-p")
 			for i, k := range kinds {
 				b.ReportMetric(float64(found[i]), k.unit)
@@ -394,7 +466,7 @@ func BenchmarkChanges(b *testing.B) {
 	}
 	for _, l := range loads() {
 		b.Run("steady/"+l.name, func(b *testing.B) {
-			count(b, func(seed uint64) *ChangeResult { return overTime(l.run(b, seed, length)) }, nil)
+			count(b, 200, func(seed uint64) *ChangeResult { return overTime(l.run(b, seed, length)) }, nil)
 		})
 	}
 	for _, l := range loads() {
@@ -404,7 +476,7 @@ func BenchmarkChanges(b *testing.B) {
 				var off, sizes []float64
 				far, stretches, extra := 0, 0, 0
 				var idle time.Duration
-				count(b, func(seed uint64) *ChangeResult {
+				count(b, 200, func(seed uint64) *ChangeResult {
 					var rs []*trace.Request
 					rs, idle = l.slowed(b, seed, length, at, factor)
 					return overTime(rs)
@@ -412,7 +484,7 @@ func BenchmarkChanges(b *testing.B) {
 					n := 0
 					for i := range r.Changes {
 						c := &r.Changes[i]
-						if c.Of != OfDecode {
+						if c.Of != OfSpeed {
 							continue
 						}
 						if n++; n > 1 {
@@ -446,6 +518,34 @@ func BenchmarkChanges(b *testing.B) {
 			})
 		}
 	}
+	for _, l := range loads() {
+		for _, c := range []struct{ decode, prefill float64 }{{1, 1}, {1, 1.3}, {1, 2}, {1.1, 1}, {1.3, 1}, {1.1, 1.1}, {1.3, 1.3}} {
+			b.Run(fmt.Sprintf("restart/%s/decode_%v_prefill_%v", l.name, c.decode, c.prefill), func(b *testing.B) {
+				phases := map[string]int{}
+				var most [2]float64 // how far the ratios are off, as logs
+				count(b, 25, func(seed uint64) *ChangeResult { return overTime(l.restarted(b, seed, length/2, c.decode, c.prefill)) }, func(r *ChangeResult) {
+					if x := r.of(OfSpeed); x != nil {
+						phases[x.Phase]++
+						most[0] = max(most[0], math.Abs(math.Log(x.DecodeRatio.Or(0)/c.decode)))
+						if v, ok := x.PrefillRatio.Get(); ok {
+							most[1] = max(most[1], math.Abs(math.Log(v/c.prefill)))
+						}
+					}
+				})
+				b.ReportMetric(float64(phases["decode"]), "decode")
+				b.ReportMetric(float64(phases["prefill"]), "prefill")
+				b.ReportMetric(float64(phases["prefill|decode"]), "both")
+				b.ReportMetric(most[0], "decode-off-most")
+				b.ReportMetric(most[1], "prefill-off-most")
+			})
+		}
+	}
+	b.Run("slower_and_back", func(b *testing.B) {
+		l := loads()[1]
+		count(b, 200, func(seed uint64) *ChangeResult {
+			return overTime(l.paced(b, seed, pace{100 * time.Second, 1}, pace{100 * time.Second, 1.1}, pace{100 * time.Second, 1}))
+		}, nil)
+	})
 	l := loads()[1]
 	full := l.capacity(b)
 	for _, c := range []struct {
@@ -464,7 +564,7 @@ func BenchmarkChanges(b *testing.B) {
 				l.shape[i].Burst = c.burst
 			}
 			var early, capacity []float64
-			count(b, func(seed uint64) *ChangeResult {
+			count(b, 200, func(seed uint64) *ChangeResult {
 				if c.from == c.to {
 					return overTime(l.with(c.from*full).run(b, seed, length))
 				}

@@ -214,7 +214,7 @@ func randomRequests(rnd *rand.Rand, n int) []*trace.Request {
 // what counting at every instant gives. The order of requests changes nothing.
 func TestWindowsAddUp(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
-	for i := range 2000 {
+	for i := range 400 {
 		rs := randomRequests(rnd, rnd.IntN(12))
 		every := time.Duration(rnd.IntN(40)) // 0: chosen
 		res := windowsBy(t, every, inTwo(rs), rs)

@@ -520,15 +520,28 @@ func (p *timelinePage) change(c *analyze.Change) string {
 	case analyze.OfStall:
 		return where + fmt.Sprintf("stall from %s to %s, %s: every request that ran across it is late", p.offset(c.FromNS), p.offset(c.ToNS), p.duration(c.ToNS-c.FromNS))
 	}
-	size := "changes speed"
-	if v, ok := c.Ratio.Get(); ok {
-		if v >= 1 {
-			size = units.Percent(v-1) + " slower"
-		} else {
-			size = units.Percent(1-v) + " faster"
-		}
+	// Decode alone is what the test sees; of a prompt token only the models
+	// of both sides tell.
+	var parts []string
+	if strings.Contains(c.Phase, trace.Decode.String()) {
+		parts = append(parts, "decode"+slower(c.DecodeRatio))
 	}
-	return where + fmt.Sprintf("%s %s %s, for the same work; p = %s", c.Phase, size, at, units.Number(c.P.Or(math.NaN())))
+	if strings.Contains(c.Phase, trace.Prefill.String()) {
+		parts = append(parts, "prefill"+slower(c.PrefillRatio)+" a prompt token")
+	}
+	return where + fmt.Sprintf("%s %s; decodes with the prompts beside them%s for the same work; p = %s", strings.Join(parts, ", "), at, slower(c.Ratio), units.Number(c.P.Or(math.NaN())))
+}
+
+// slower prints a ratio of times.
+func slower(o trace.Opt[float64]) string {
+	switch v, ok := o.Get(); {
+	case !ok:
+		return " changes speed"
+	case v >= 1:
+		return " " + units.Percent(v-1) + " slower"
+	default:
+		return " " + units.Percent(1-v) + " faster"
+	}
 }
 
 // tests says of one question where it was asked and what was not found.
@@ -557,7 +570,7 @@ func (p *timelinePage) tests(of string) {
 	}
 	if steady > 0 {
 		words := map[string]string{
-			analyze.OfDecode: "decode speed is steady", analyze.OfOverload: "no overload", analyze.OfStall: "no stall",
+			analyze.OfSpeed: "speed for the same work is steady", analyze.OfOverload: "no overload", analyze.OfStall: "no stall",
 		}[of] + " on " + on(steady)
 		if !math.IsInf(least, 0) {
 			words += " (p ≥ " + units.Number(least) + ")"

@@ -66,13 +66,13 @@ func changed(t testing.TB) *analyze.Timeline {
 		Changes: []analyze.Change{
 			{Of: analyze.OfOverload, Phase: "queueing", Replica: blue, AtNS: trace.Some(at(20)), FromNS: at(10), ToNS: at(30), Cause: "slots",
 				CapacityPerS: num(0.25), OfferedPerS: num(0.5), Z: num(5.2)},
-			{Of: analyze.OfDecode, Phase: "decode", Replica: green, AtNS: trace.Some(at(40)), FromNS: at(38), ToNS: at(44), Ratio: num(1.104), P: num(0.002)},
-			{Of: analyze.OfDecode, Phase: "decode", Replica: blue, FromNS: at(50), ToNS: at(58), Ratio: num(0.8), P: num(0.002)},
+			{Of: analyze.OfSpeed, Phase: "decode", Replica: green, AtNS: trace.Some(at(40)), FromNS: at(38), ToNS: at(44), Ratio: num(1.104), DecodeRatio: num(1.102), PrefillRatio: num(1.03), P: num(0.002)},
+			{Of: analyze.OfSpeed, Phase: "prefill", Replica: blue, FromNS: at(50), ToNS: at(58), Ratio: num(0.9), DecodeRatio: num(1.001), PrefillRatio: num(0.8), P: num(0.002)},
 			{Of: analyze.OfStall, Replica: green, AtNS: trace.Some(at(70)), FromNS: at(70), ToNS: at(73)},
 		},
 		Tests: []analyze.ChangeTest{
-			{Of: analyze.OfDecode, Replica: blue, Outcome: analyze.Changed, Requests: 300, P: num(0.002)},
-			{Of: analyze.OfDecode, Replica: green, Outcome: analyze.Changed, Requests: 300, P: num(0.002)},
+			{Of: analyze.OfSpeed, Replica: blue, Outcome: analyze.Changed, Requests: 300, P: num(0.002)},
+			{Of: analyze.OfSpeed, Replica: green, Outcome: analyze.Changed, Requests: 300, P: num(0.002)},
 			{Of: analyze.OfOverload, Replica: blue, Outcome: analyze.Changed, Requests: 300, Z: num(5.2)},
 			{Of: analyze.OfOverload, Replica: green, Outcome: analyze.Steady, Requests: 300, Z: num(1.25)},
 			{Of: analyze.OfStall, Replica: blue, Outcome: analyze.NotTested, Reason: "no model of a step fits", Requests: 300},
@@ -98,7 +98,7 @@ r4 arrival=3ms end=20ms queueing=3ms..15ms prefill|decode=15ms..20ms
 		})
 	}
 	steady := timeline(t, 5*time.Millisecond, model)
-	for _, of := range []string{analyze.OfDecode, analyze.OfOverload, analyze.OfStall} {
+	for _, of := range []string{analyze.OfSpeed, analyze.OfOverload, analyze.OfStall} {
 		steady.Changes.Tests = append(steady.Changes.Tests, analyze.ChangeTest{Of: of, Outcome: analyze.Steady, Requests: 4})
 	}
 	return map[string]*analyze.Timeline{
@@ -184,7 +184,7 @@ func TestTimelineCSV(t *testing.T) {
 	}
 	for _, want := range []string{
 		"windows,all 0,arrivals,2,requests\r\n", "windows,green 0,arrivals,1,requests\r\n",
-		"changes,2 decode speed green,time_ratio,1.104,\r\n", "changes,1 overload blue,cause,slots,\r\n",
+		"changes,2 speed green,time_ratio,1.104,\r\n", "changes,1 overload blue,cause,slots,\r\n",
 		"change_tests,stall blue,outcome,not tested,\r\n",
 	} {
 		if !strings.Contains(b.String(), want) {
