@@ -72,6 +72,9 @@ func parse(m []byte) event {
 	switch m[0] {
 	case 'R':
 		if rest, ok := cut(m, "Received request "); ok {
+			if hasPrefix(rest, "tokenize-") {
+				return ev // the server counts tokens itself; the engine has no part in it
+			}
 			ev.kind = received
 			ev.torn = !ev.received(rest)
 		} else if rest, ok := cut(m, "Request "); ok {

@@ -246,6 +246,7 @@ func TestShapes(t *testing.T) {
 		{"death", `EngineCore encountered a fatal error.`, "died"},
 		{"death seen", `AsyncLLM output_handler failed.`, "died"},
 		{"V0 death", `Engine background task failed`, "died"},
+		{"0.32 tokens counted", `Received request tokenize-b13cfe0a8b534c9f: params: None, lora_request: None.`, "other"},
 		{"0.32 stop", `[shutdown] API server: shutdown triggered`, "stopping"},
 		{"0.32 on a CPU", `Engine 000: Avg prompt throughput: 299.9 tokens/s, Avg generation throughput: 134.5 tokens/s, Running: 1 reqs, Waiting: 2 reqs, CPU KV cache usage: 4.2%`, "statistics 0/0 run=1 wait=2 kv=0.042 prefix=-1 preemptions=-1 299.9 134.5"},
 		{"0.32 with remote caches", `Engine 000: Avg prompt throughput: 1.5 tokens/s, Avg generation throughput: 2.0 tokens/s, Running: 3 reqs, Waiting: 4 reqs, KV fetch: 2 waiting to start, 1 in progress, 0 completed waiting, GPU KV cache usage: 1.0%`, "statistics 0/0 run=3 wait=4 kv=0.01 prefix=-1 preemptions=-1 1.5 2"},
