@@ -22,13 +22,65 @@ type TimelineOptions struct {
 }
 
 // WriteTimelineJSON writes a timeline as one JSON object, indented, with a
-// newline at its end. What is not known is null. The lists "phase_ns" and
+// newline at its end, keys as [TimelineKeys] says. What is not known is null. The lists "phase_ns" and
 // "cause_ns" of a window follow "phases" and "causes".
 func WriteTimelineJSON(w io.Writer, t *analyze.Timeline) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(t)
+}
+
+// TimelineKeys describes every key of a timeline in JSON, in its order.
+var TimelineKeys = []JSONKey{
+	{"timeline.version", "", "version of this shape"},
+	{"timeline.requests", "requests", "all that were read"},
+	{"timeline.no_time", "requests", "without any instant: in no window"},
+	{"timeline.clock", "", "unix, monotonic, relative, unknown; mixed: no windows; empty where nothing has a time"},
+	{"timeline.resolution_ns", "ns", "the coarsest clock step of all requests"},
+	{"timeline.start_ns", "ns", "the first instant of a request, of a reading where there is no request; where windows begin"},
+	{"timeline.end_ns", "ns", "the last one"},
+	{"timeline.start", "", "RFC 3339, UTC; empty unless the clock is unix"},
+	{"timeline.end", "", "likewise"},
+	{"timeline.every_ns", "ns", "length of a window; the last may be shorter"},
+	{"timeline.phases[]", "", "what phase_ns lists, in order"},
+	{"timeline.causes[]", "", "what cause_ns lists, in order"},
+	{"timeline.series[].replica.*", "", "whose windows; null for all requests together, which come first, and for the rest"},
+	{"timeline.series[].rest", "", "true where replicas with few requests are joined, because there are too many"},
+	{"timeline.series[].requests", "requests", "of the series"},
+	{"timeline.series[].windows[].start_ns", "ns", "a window is [start, end); the last has its end"},
+	{"timeline.series[].windows[].end_ns", "ns", "likewise"},
+	{"timeline.series[].windows[].arrivals", "requests", "that arrived in it"},
+	{"timeline.series[].windows[].served", "requests", "that completed ok in it"},
+	{"timeline.series[].windows[].failed", "requests", "that ended otherwise in it"},
+	{"timeline.series[].windows[].system_*", "requests", "in the system, mean and most at once"},
+	{"timeline.series[].windows[].waiting_*", "requests", "waiting, likewise; null where no source tells"},
+	{"timeline.series[].windows[].running_*", "requests", "in prefill or decode, likewise"},
+	{"timeline.series[].windows[].phase_ns[]", "ns", "time of requests that falls into it, by phase; all windows add up to the phases' totals exactly"},
+	{"timeline.series[].windows[].cause_ns[]", "ns", "of which waiting, by cause"},
+	{"timeline.series[].windows[].engine.*", "", "what the engines say of themselves, each reading standing until the next; over several engines counts are summed, KV usage is the fullest's; null where none does"},
+	{"timeline.notes[]", "", "what is not shown and why"},
+	{"over_time.changes[].of", "", "speed, overload, stall"},
+	{"over_time.changes[].phase", "", "that changed: decode, prefill, prefill|decode for both, queueing; empty of a stall"},
+	{"over_time.changes[].replica.*", "", "where; changes are looked for in each replica alone"},
+	{"over_time.changes[].at_ns", "ns", "the instant; null where only the stretch is known"},
+	{"over_time.changes[].from_ns", "ns", "the stretch in which it lies; of a stall its begin"},
+	{"over_time.changes[].to_ns", "ns", "likewise; of a stall its end"},
+	{"over_time.changes[].time_ratio", "", "time after / before for the same work, of decodes with the prompts beside them; null unless of speed"},
+	{"over_time.changes[].decode_time_ratio", "", "the same of the decodes' own steps"},
+	{"over_time.changes[].prefill_time_ratio", "", "the same of a prompt token; null where prompts are too little of the time"},
+	{"over_time.changes[].capacity_requests_per_s", "1/s", "taken up while the queue grew; null unless an overload"},
+	{"over_time.changes[].offered_requests_per_s", "1/s", "that came meanwhile"},
+	{"over_time.changes[].cause", "", "what was short in an overload"},
+	{"over_time.changes[].p", "", "share of random orders of the same blocks of requests that show as much; null unless of speed"},
+	{"over_time.changes[].z", "", "growth of the queue in standard deviations of chance; null unless an overload"},
+	{"over_time.tests[].of", "", "what was asked"},
+	{"over_time.tests[].replica.*", "", "of which replica"},
+	{"over_time.tests[].outcome", "", "changed, steady, not tested"},
+	{"over_time.tests[].reason", "", "why not tested, or steady all the same"},
+	{"over_time.tests[].requests", "requests", "or decodes that it rests on"},
+	{"over_time.tests[].p", "", "of the largest change"},
+	{"over_time.tests[].z", "", "of the queue at the last arrival"},
 }
 
 // WriteTimeline writes a timeline for people: what changed and what was tested

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -171,6 +172,37 @@ func TestTimelineJSON(t *testing.T) {
 	}
 	if b.String() != again.String() {
 		t.Error("what was read back is written differently")
+	}
+}
+
+// TestTimelineKeys holds the description of the keys to the type.
+func TestTimelineKeys(t *testing.T) {
+	var want []string
+	var walk func(path string, typ reflect.Type)
+	walk = func(path string, typ reflect.Type) {
+		switch {
+		case typ.Kind() == reflect.Pointer:
+			walk(path, typ.Elem())
+		case typ.Kind() == reflect.Slice:
+			walk(path+"[]", typ.Elem())
+		case typ.Kind() == reflect.Struct && !strings.HasPrefix(typ.Name(), "Opt["):
+			for i := range typ.NumField() {
+				walk(strings.TrimPrefix(path+"."+typ.Field(i).Tag.Get("json"), "."), typ.Field(i).Type)
+			}
+		default:
+			want = append(want, path)
+		}
+	}
+	walk("", reflect.TypeFor[analyze.Timeline]())
+	for _, p := range want {
+		if !slices.ContainsFunc(TimelineKeys, func(k JSONKey) bool { return k.covers(p) }) {
+			t.Errorf("%s is not described", p)
+		}
+	}
+	for _, k := range TimelineKeys {
+		if !slices.ContainsFunc(want, k.covers) || k.Meaning == "" {
+			t.Errorf("%s is described and not there, or without words", k.Key)
+		}
 	}
 }
 
