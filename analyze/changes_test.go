@@ -564,6 +564,7 @@ func BenchmarkChanges(b *testing.B) {
 				l.shape[i].Burst = c.burst
 			}
 			var early, capacity []float64
+			outside := 0
 			count(b, 200, func(seed uint64) *ChangeResult {
 				if c.from == c.to {
 					return overTime(l.with(c.from*full).run(b, seed, length))
@@ -571,6 +572,9 @@ func BenchmarkChanges(b *testing.B) {
 				return overTime(l.ramp(b, seed, length, c.from*full, c.to*full))
 			}, func(r *ChangeResult) {
 				if k := r.of(OfOverload); k != nil {
+					if mid := int64(sim.Base.Add(length / 2)); mid < k.FromNS || mid > k.ToNS {
+						outside++
+					}
 					early = append(early, trace.Time(k.AtNS.Or(0)).Sub(sim.Base.Add(length/2)).Seconds())
 					capacity = append(capacity, k.CapacityPerS.Or(0)/full)
 				}
@@ -582,6 +586,7 @@ func BenchmarkChanges(b *testing.B) {
 				b.ReportMetric(early[n/2], "s-off-median")
 				b.ReportMetric(early[n-1], "s-off-most")
 				b.ReportMetric(capacity[n/2], "of-capacity")
+				b.ReportMetric(float64(outside), "outside")
 			}
 		})
 	}
