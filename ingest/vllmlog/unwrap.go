@@ -175,6 +175,10 @@ func (u *unwrapper) peel(s []byte, e *entry, layer int) {
 		}
 		s = rest
 	}
+	// A progress bar, which the line overwrites. Text with quotes is none.
+	if i := bytes.LastIndexByte(s, '\r'); i >= 0 && !bytes.ContainsAny(s[:i], "'\"\\`") && u.own(s[i+1:], e) {
+		return
+	}
 	// Text that the user had put in front of the engine's prefix.
 	if i := levelAt(s); i > 0 && u.own(s[i:], e) {
 		return
