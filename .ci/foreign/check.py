@@ -1,8 +1,9 @@
 """Check an exported Parquet table as pyarrow, DuckDB, pandas and Polars see it.
 
-    check.py TABLE.parquet REPORT.json
+    check.py FOLDER REPORT.json
 
-REPORT is what `traceview report --format json` says of the same input. Types,
+FOLDER is what `traceview export -o FOLDER/` wrote, REPORT what `traceview report
+--format json` says of the same input. Types,
 nulls, nanoseconds and sums must be the same in every reader, sums must be the
 report's to the nanosecond, and each reader's own quantile must be the report's.
 """
@@ -24,10 +25,13 @@ PARTS = [p + "_ns" for p in (
     "arrival queueing prefill decode preempted transfer completion frontend "
     "queueing_prefill prefill_decode other_sets unattributed").split()]
 FIGURES = ["e2e_ns", "ttft_ns", "waiting_ns", "compute_ns", "overhead_ns", "overlap_ns", "outside_ns", "conflict_ns"]
+CAUSES = [f"cause_{c}_ns" for c in "hold stall slots kv_cache prefill step unknown".split()]
+FIGURES += CAUSES + ["avoidable_ns", "charged_ns"]
 INTEGERS = PARTS + FIGURES + COUNTS + ["arrival_unix_nano", "resolution_ns"]
 SETS = {"arrival|completion": "frontend_ns", "queueing|prefill": "queueing_prefill_ns", "prefill|decode": "prefill_decode_ns"}
 
-path, report_path = sys.argv[1:]
+folder, report_path = sys.argv[1:]
+path = folder + "/phases.parquet"
 with open(report_path) as f:
     report = json.load(f)
 failures = []
@@ -112,6 +116,27 @@ same("arrival", nanos, pyarrow=arrow["arrival"].cast(pyarrow.int64()).to_pylist(
 parts = " + ".join(f"coalesce({p}, 0)" for p in PARTS)
 same("rows whose parts do not add up", 0, duckdb=ask(f"SELECT count(*) FROM t WHERE e2e_ns <> {parts}"),
      polars=polar.filter(polars.col("e2e_ns") != polars.sum_horizontal(PARTS)).height)
+
+# So do the causes to its waiting, and the other tables' rows to all of it.
+causes = " + ".join(CAUSES)
+same("rows whose causes do not add up", 0, duckdb=ask(f"SELECT count(*) FROM t WHERE waiting_ns IS DISTINCT FROM {causes}"))
+waited = int(ask("SELECT coalesce(sum(waiting_ns), 0) FROM t"))
+for name in "waiting", "blame":
+    file = f"{folder}/{name}.parquet"
+    same(f"{name}.parquet", waited,
+         pyarrow=pyarrow.compute.sum(pyarrow.parquet.read_table(file)["ns"]).as_py() or 0,
+         pandas=int(pandas.read_parquet(file, dtype_backend="numpy_nullable")["ns"].sum()),
+         polars=polars.read_parquet(file)["ns"].sum(),
+         duckdb=int(ask(f"SELECT coalesce(sum(ns), 0) FROM read_parquet('{file}')")))
+same("waiting by request", 0, duckdb=ask(f"""
+    SELECT count(*) FROM (SELECT "row", sum(ns) ns FROM read_parquet('{folder}/waiting.parquet') GROUP BY 1) w
+    FULL JOIN (SELECT row_number() OVER () - 1 "row", waiting_ns FROM t) p USING ("row")
+    WHERE coalesce(w.ns, 0) <> coalesce(waiting_ns, 0)"""))
+same("charged", int(ask(f"SELECT coalesce(sum(ns), 0) FROM read_parquet('{folder}/blame.parquet') WHERE holder IS NOT NULL")),
+     duckdb=int(ask("SELECT coalesce(sum(charged_ns), 0) FROM t")))
+stretches = pyarrow.parquet.read_table(f"{folder}/waiting.parquet")
+for column in "start", "end":
+    same(f"type of {column}", stamp, pyarrow=stretches.schema.field(column).type)
 
 # The report: totals over all and over the used requests, and quantiles.
 used = "outcome = 'ok' AND e2e_ns IS NOT NULL"
