@@ -31,7 +31,7 @@ type format struct {
 var formats = []format{
 	{Format{otlp.FormatJSON, otlp.Evidence, "spans, then requests; as one object, one a line, one after the other, or an array"}, otlp.SniffJSON, (*run).json},
 	{Format{otlp.FormatProto, "a protobuf message with a resource and its spans inside", "the same"}, otlp.SniffProto, (*run).proto},
-	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same"}, sniffFrames, (*run).frames},
+	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same"}, sniffFramed, (*run).frames},
 	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting"}, vllmlog.Sniff, (*run).log},
 	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests"}, otlp.SniffText, (*run).json},
 }

@@ -1,6 +1,11 @@
 package ingest
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/traceview/traceview/internal/sim"
+)
 
 // What is not read is named by its first bytes, without quoting a text.
 func TestDescribe(t *testing.T) {
@@ -14,6 +19,18 @@ func TestDescribe(t *testing.T) {
 	} {
 		if got := describe([]byte(in)); got != want {
 			t.Errorf("%q: %s", in, got)
+		}
+	}
+}
+
+// A damaged first message costs that message, not the file.
+func TestFirstFrameDamaged(t *testing.T) {
+	for _, e := range []sim.Encoding{{Form: sim.Prefixed, Batch: 1}, {Form: sim.Lines, Compression: sim.ZstdFramed, Batch: 1}} {
+		data := encode(t, 3, e)
+		data[4], data[5] = 0xff, 0xff
+		got := strings.Join(lines(t, Options{}, inMemory("x", data)), "\n")
+		if n := strings.Count(got, "chatcmpl-"); n != 2 || !strings.Contains(got, "! bad-frame") {
+			t.Errorf("%v:\n%s", e, got)
 		}
 	}
 }

@@ -28,6 +28,16 @@ func sniffFrames(head []byte) bool {
 	return n >= 2 && n < 0x20<<24 && isMessage(head[4:min(len(head), 4+int(min(n, frameAhead)))])
 }
 
+// sniffFramed is sniffFrames for the begin of an input, whose first message may
+// be damaged: then the second is where the first one's length says.
+func sniffFramed(head []byte) bool {
+	if sniffFrames(head) || len(head) < 4 {
+		return sniffFrames(head)
+	}
+	n := binary.BigEndian.Uint32(head)
+	return n >= 2 && int64(n) < int64(len(head)-4) && sniffFrames(head[4+n:])
+}
+
 // isMessage reports whether b begins like a message: OTLP or compressed.
 func isMessage(b []byte) bool {
 	if compressionOf(b) != plain || otlp.SniffProto(b) {
