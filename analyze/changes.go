@@ -140,7 +140,10 @@ func speeds(ds []timedDecode) (levels []level, p trace.Opt[float64], reason stri
 		return nil, p, fmt.Sprintf("%s of at least %d output tokens, %d are needed", plural(int64(len(ds)), "decode", "decodes"), minModelOutput, need)
 	}
 	slices.SortFunc(ds, func(x, y timedDecode) int {
-		return cmp.Or(cmp.Compare(x.mid(), y.mid()), cmp.Compare(x.from, y.from), cmp.Compare(x.steps, y.steps),
+		if c := cmpInt(x.mid(), y.mid()); c != 0 {
+			return c
+		}
+		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.steps, y.steps),
 			cmp.Compare(x.running, y.running), cmp.Compare(x.resident, y.resident), cmp.Compare(x.prompts, y.prompts))
 	})
 	c, p, ok := shift(ds)
@@ -394,12 +397,12 @@ func overload(ps []passage, length int64) (k knee, found, ok bool) {
 		return k, false, false
 	}
 	ps = slices.Clone(ps)
-	slices.SortFunc(ps, func(x, y passage) int { return cmp.Compare(x.queued, y.queued) })
+	slices.SortFunc(ps, func(x, y passage) int { return cmpInt(x.queued, y.queued) })
 	k.last = ps[len(ps)-1].queued
 
 	// When the queue that stands at the last arrival began. Who leaves at an
 	// instant leaves before others enter; who leaves as it enters never waits.
-	var left []int64
+	left := make([]int64, 0, len(ps))
 	for _, p := range ps {
 		if p.left > p.queued {
 			left = append(left, p.left)
@@ -530,7 +533,7 @@ func (p *replicaWork) changes() ([]Change, []ChangeTest) {
 
 // history is p's decodes and its requests' ways through the queue.
 func (p *replicaWork) history() history {
-	h := history{length: p.tl.end}
+	h := history{length: p.tl.end, decodes: make([]timedDecode, 0, len(p.tl.runs)), passages: make([]passage, 0, len(p.rows))}
 	for i := range p.tl.runs {
 		if d := p.decodes[i]; d.steps > 0 {
 			h.decodes = append(h.decodes, timedDecode{d, p.tl.runs[i].first, p.tl.runs[i].end})

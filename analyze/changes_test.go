@@ -14,7 +14,7 @@ import (
 )
 
 func overTime(rs []*trace.Request) *ChangeResult {
-	w := NewWaits(WaitOptions{})
+	w := NewWaits(WaitOptions{OverTime: true})
 	for _, r := range rs {
 		w.Add(r)
 	}

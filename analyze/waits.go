@@ -70,6 +70,9 @@ type WaitOptions struct {
 	// Sampled says that the requests are a sample, where the data do not:
 	// waiting while none of them ran is then unknown and not hold.
 	Sampled bool
+	// OverTime also looks for what changed while the requests ran, which takes
+	// a third more time.
+	OverTime bool
 }
 
 // WaitPart is a stretch of one request's waiting with one cause.
@@ -443,7 +446,7 @@ type WaitResult struct {
 	Overtaking []Overtaken `json:"overtaking"` // by class; no empty rows
 
 	// OverTime is what changed while the requests ran, and what was tested and
-	// found steady.
+	// found steady; empty unless [WaitOptions.OverTime] asks.
 	OverTime *ChangeResult `json:"-"`
 
 	ws      *Waits
@@ -546,7 +549,9 @@ func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 			cells[k] += c.ns
 		}
 		p.overtaking(overtaken)
-		res.OverTime.add(p.changes())
+		if ws.opts.OverTime {
+			res.OverTime.add(p.changes())
+		}
 		res.Replicas = append(res.Replicas, p.result(ws.matrix(mine)))
 		for c := range sum {
 			sum[c].add(p.sum[c])

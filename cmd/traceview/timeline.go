@@ -50,7 +50,7 @@ grew in standard deviations of what chance does.`,
 					return usagef("--every: %s is not above zero", every)
 				}
 			}
-			windows, waits := analyze.NewWindows(opts), analyze.NewWaits(analyze.WaitOptions{})
+			windows, waits := analyze.NewWindows(opts), analyze.NewWaits(analyze.WaitOptions{OverTime: true})
 			s, err := in.open(args)
 			if err != nil {
 				return err
