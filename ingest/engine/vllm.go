@@ -10,7 +10,8 @@ import (
 
 // vLLM writes one span a request, llm_request, whose phases are attributes in
 // float seconds. Read at v0.5.1 to v0.10.1 (V0), v0.10.2 to the tree of 2026-09
-// (V1).
+// (V1); the spans of a v0.32.0 server are held against its counters, gauges and
+// clients (samples/README.md).
 //
 //	key                      V1                              V0
 //	time_in_queue            scheduled − queued, engine      scheduled − arrival
