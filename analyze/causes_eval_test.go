@@ -3,6 +3,7 @@ package analyze_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -426,6 +427,67 @@ func BenchmarkCauses(b *testing.B) {
 				}
 				fmt.Fprintf(&out, "%-28s %s%s\n", s.Name, tr, mark)
 			}
+		}
+		fmt.Println(out.String())
+	}
+}
+
+// drawn is an engine that nobody thought of: any limits, speeds, tenants and
+// unkindness.
+func drawn(rnd *rand.Rand) sim.Engine {
+	upTo := func(n int, unit time.Duration) time.Duration { return time.Duration(rnd.IntN(n)) * unit }
+	e := sim.Engine{
+		Seed: rnd.Uint64(), Service: "engine", Replicas: 1 + rnd.IntN(2), Routing: sim.LeastLoaded,
+		Slots: []int{8, 24, 64, 256}[rnd.IntN(4)], Budget: []int{512, 2048, 8192}[rnd.IntN(3)], Chunked: true, Limit: 8200,
+		Base: 4*time.Millisecond + upTo(25, time.Millisecond), PerPrefill: 10*us + upTo(90, us), PerDecode: 20*us + upTo(200, us),
+		PerResident: upTo(100, us), Before: upTo(2, 3*time.Millisecond),
+		Unkind: sim.Unkind{ChunkMemory: rnd.IntN(2) == 0, Async: rnd.IntN(3) == 0, Uneven: 0.1 * float64(rnd.IntN(3)), Scatter: upTo(3, 100*us)},
+	}
+	if rnd.IntN(2) == 0 {
+		e.Blocks = 600 + rnd.IntN(4000)
+	}
+	for _, name := range []string{"a", "b", "c"}[:1+rnd.IntN(3)] {
+		e.Tenants = append(e.Tenants, sim.Tenant{
+			Name: name, Requests: 700, Rate: 0.5 + 10*rnd.Float64(), Burst: []int{0, 0, 10, 40}[rnd.IntN(4)],
+			Prompt: sim.Length{Min: 10, Max: 100 + rnd.IntN(4000), Skew: rnd.IntN(3)},
+			Output: sim.Length{Min: 1 + rnd.IntN(50), Max: 60 + rnd.IntN(500), Skew: rnd.IntN(2)},
+			Abort:  0.1 * float64(rnd.IntN(2)), Priority: rnd.IntN(2),
+		})
+	}
+	return e
+}
+
+// BenchmarkCausesDrawn does the same for engines drawn at random, and prints
+// the means, and the engines of which too much was claimed.
+func BenchmarkCausesDrawn(b *testing.B) {
+	for b.Loop() {
+		rnd := rand.New(rand.NewPCG(99, 1))
+		var out strings.Builder
+		sum := map[string]*[4]float64{}
+		const engines = 60
+		for range engines {
+			run, err := drawn(rnd).Run()
+			if err != nil {
+				b.Fatal(err)
+			}
+			for _, v := range spans {
+				tr := infer(run, v)
+				if sum[v.name] == nil {
+					sum[v.name] = new([4]float64)
+				}
+				m := sum[v.name]
+				m[0] += tr.accuracy() / engines
+				m[1] += tr.confidence() / engines
+				m[2] += tr.blameError() / engines
+				if tr.confidence() > tr.accuracy()+0.05 {
+					m[3]++
+					fmt.Fprintf(&out, "too sure, %s: %+v\n\t%s\n", v.name, run.Engine, tr)
+				}
+			}
+		}
+		for _, v := range spans {
+			m := sum[v.name]
+			fmt.Fprintf(&out, "%-12s acc %.3f conf %.3f blame %.3f, too sure %v of %d\n", v.name, m[0], m[1], m[2], m[3], engines)
 		}
 		fmt.Println(out.String())
 	}
