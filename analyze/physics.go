@@ -81,6 +81,9 @@ type DepthCheck struct {
 	Ratio    float64 `json:"ratio"` // seen / stated
 	Low      float64 `json:"ratio_low"`
 	High     float64 `json:"ratio_high"` // 95 % interval by batch means
+	// Least is the ratio in the tenth of the time in which it is least, of those
+	// with enough readings; 1 where there is none.
+	Least float64 `json:"ratio_least_tenth"`
 }
 
 // Silence is a stretch without arrivals at one replica.
@@ -836,6 +839,7 @@ func (p *physics) depths(readings []trace.Reading, w *work) []DepthCheck {
 	named := slices.ContainsFunc(names, func(n string) bool { return byReplica[n] != nil })
 	var total DepthCheck
 	var seen, stated [depthBatches]float64
+	var read [depthBatches]int
 	for _, name := range names {
 		rs := byEngine[name]
 		slices.SortFunc(rs, compareReadings)
@@ -850,23 +854,25 @@ func (p *physics) depths(readings []trace.Reading, w *work) []DepthCheck {
 		}
 		c := DepthCheck{Engine: name}
 		var s, t [depthBatches]float64
+		var n [depthBatches]int
 		for _, r := range rs {
 			b := min(depthBatches-1, int(depthBatches*(float64(r.At)-float64(first))/(float64(last)-float64(first)+1)))
 			s[b] += part * float64(depthAt(e.in, e.out, int64(r.At)))
 			t[b] += float64(max(0, r.Running.Or(0))) + float64(max(0, r.Waiting.Or(0)))
+			n[b]++
 		}
-		c.fill(len(rs), s, t)
+		c.fill(n, s, t)
 		for b := range s {
 			seen[b] += s[b]
 			stated[b] += t[b]
+			read[b] += n[b]
 		}
-		total.Readings += c.Readings
 		if named || len(names) == 1 {
 			out = append(out, c)
 		}
 	}
 	if len(names) > 1 {
-		total.fill(int(total.Readings), seen, stated)
+		total.fill(read, seen, stated)
 		// Of all engines at once, not of one on average.
 		total.Seen *= float64(len(names))
 		total.Stated *= float64(len(names))
@@ -880,14 +886,18 @@ func (p *physics) depths(readings []trace.Reading, w *work) []DepthCheck {
 const depthBatches = 10
 
 // fill computes the means and their ratio from sums over batches of readings.
-func (c *DepthCheck) fill(readings int, seen, stated [depthBatches]float64) {
-	c.Readings = int64(readings)
+func (c *DepthCheck) fill(readings [depthBatches]int, seen, stated [depthBatches]float64) {
+	c.Least = 1
 	var s, t float64
 	for b := range seen {
+		c.Readings += int64(readings[b])
 		s += seen[b]
 		t += stated[b]
+		if readings[b] >= fewReadings/4 && stated[b] >= fewReadings {
+			c.Least = min(c.Least, seen[b]/stated[b])
+		}
 	}
-	c.Seen, c.Stated = s/float64(readings), t/float64(readings)
+	c.Seen, c.Stated = s/float64(c.Readings), t/float64(c.Readings)
 	if m, ok := stats.MeanInterval(seen[:], stated[:]); ok {
 		c.Ratio, c.Low, c.High = m.Mean, m.Low, m.High
 	}
@@ -920,8 +930,12 @@ func (c *DepthCheck) enough() bool {
 // tells reports whether the readings are enough to find a hole of a twentieth.
 func (c *DepthCheck) tells() bool { return c.enough() && c.High-c.Low <= 0.1 }
 
-func (c *DepthCheck) short() bool { return c.enough() && c.High < 1-depthOff }
-func (c *DepthCheck) over() bool  { return c.enough() && c.Low > 1+depthOff }
+// short reports whether requests are missing: all along, or for a while.
+func (c *DepthCheck) short() bool {
+	return c.enough() && (c.High < 1-depthOff || c.Least < sampledBelow)
+}
+
+func (c *DepthCheck) over() bool { return c.enough() && c.Low > 1+depthOff }
 
 // lost reports whether so much is missing that more than failures is.
 func (c *DepthCheck) lost() bool { return c.short() && c.Ratio < sampledBelow }
@@ -931,13 +945,14 @@ const noReadings = "no engine readings (running and waiting) beside requests who
 func depthLaw(ds []DepthCheck) Law {
 	l := Law{Law: "depth", Statement: "arrivals less departures are the running and waiting that the engine states", Unit: "requests at readings", Verdict: Holds}
 	var off []string
-	var over, known bool
+	var over, known, dark bool
 	worst := 0.0
 	for _, c := range ds {
 		if c.Engine != "" || len(ds) == 1 {
 			l.Tested += int64(math.Round(c.Stated * float64(c.Readings)))
 		}
-		if !c.tells() && !c.lost() {
+		if !c.tells() && !c.short() {
+			dark = dark || c.enough()
 			continue
 		}
 		known = true
@@ -957,7 +972,7 @@ func depthLaw(ds []DepthCheck) Law {
 	switch {
 	case len(ds) == 0:
 		return untested(l, noReadings)
-	case !known:
+	case len(off) == 0 && (!known || dark):
 		return untested(l, fmt.Sprintf("too few readings, or too few requests at them, to see a hole of 5 %% (%s)", plural(ds[len(ds)-1].Readings, "reading", "readings")))
 	case len(off) == 0:
 		l.Found = fmt.Sprintf("within %s of what the engines state", units.Percent(worst))
@@ -1033,6 +1048,8 @@ func samplingLaw(attrs map[string]map[string]int64, ds []DepthCheck) Law {
 		l.Broken = int64(math.Round((all.Stated - all.Seen) * float64(all.Readings)))
 		l.Found = fmt.Sprintf("by the engines' own count about %s of the requests are in the input", units.Percent(all.Ratio))
 		l.Likely = "traces were sampled, or spans were dropped on their way"
+	case all.short():
+		return untested(l, fmt.Sprintf("%s of what the engines count is in the input: a sample of most requests and missing failures look alike", units.Percent(all.Ratio)))
 	case !all.tells():
 		return untested(l, "too few readings, or too few requests at them")
 	default:
@@ -1063,7 +1080,7 @@ func (p *physics) failureLaw(ds []DepthCheck) Law {
 	all := p.served + p.failed
 	var short []string
 	for _, c := range ds {
-		if c.tells() && c.short() && !c.lost() {
+		if c.tells() && c.High < 1-depthOff && !c.lost() {
 			name := c.Engine
 			if name == "" {
 				name = "all engines"
@@ -1084,16 +1101,16 @@ func (p *physics) failureLaw(ds []DepthCheck) Law {
 		l.Tested = int64(math.Round(last.Stated * float64(last.Readings)))
 		l.Broken = int64(math.Round(math.Abs(last.Stated-last.Seen) * float64(last.Readings)))
 		l.Found = "the engines count more requests than there are spans: " + strings.Join(short[:min(len(short), 4)], ", ") + " more"
-		l.Likely = "the engine writes no span for a request that was aborted or failed"
-	case len(ds) > 0 && ds[len(ds)-1].tells() && !ds[len(ds)-1].short():
-		l.Tested = all
-		l.Found = "the engines count no more requests than there are spans"
+		l.Likely = "the engine writes no span for a request that was aborted or failed, or a few spans were lost"
 	case joined > 0:
 		l.Tested = joined
 		l.Found = "the outer service knows of " + plural(bare, "failure", "failures") + " that the engine does not show"
-	case p.failed > 0:
+	case p.failed > 0 && p.vllm == 0:
 		l.Tested = all
 		l.Found = of(p.failed, all) + " were not served, and their phases are there"
+	case len(ds) > 0 && ds[len(ds)-1].tells():
+		// One in twenty that leaves soon is in no reading that one could tell.
+		return untested(l, "the engines count no more than there are spans, but failures that are soon gone would not show")
 	case p.vllm > 0:
 		return untested(l, "vLLM writes no span for an aborted request, and nothing else in the input counts them")
 	default:

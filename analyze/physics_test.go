@@ -105,7 +105,8 @@ func TestLaws(t *testing.T) {
 		{"alone", line, 40, "nesting", Untested, 0, "no request was seen by two processes"},
 		{"below what is not there", line + " issue=missing-parent", 40, "nesting", Untested, 0, "40 requests name a span around it that is not in the input"},
 		{"vLLM, nothing failed", line, 40, "failures", Untested, 0, ""},
-		{"some failed, with phases", line + " outcome=error", 40, "failures", Holds, 0, "40 of 40 requests (100 %) were not served"},
+		{"some failed, vLLM", line + " outcome=error", 40, "failures", Untested, 0, "vLLM writes no span for an aborted request"},
+		{"some failed, with phases", with("engine=vllm-v1", "engine=phase-spans") + " outcome=error", 40, "failures", Holds, 0, "40 of 40 requests (100 %) were not served"},
 		{"no readings", line, 40, "depth", Untested, 0, noReadings},
 		{"no word of a sampler", line, 40, "sampling", Untested, 0, noReadings},
 		{"a sampler's word", line + " @sampler.param=0.1", 40, "sampling", Fails, 1, "the data say so: sampler.param = 0.1"},
@@ -176,11 +177,11 @@ func TestDepths(t *testing.T) {
 	p := examine(t, rs, all...)
 	// The last request's end is 199.1911 s; a stay of 0.19 s before it there is
 	// no reading, nor one before 0.1911 s.
-	want := DepthCheck{Engine: "s/a", Readings: 198, Stated: 1, Seen: 1, Ratio: 1, Low: 1, High: 1}
+	want := DepthCheck{Engine: "s/a", Readings: 198, Stated: 1, Seen: 1, Ratio: 1, Low: 1, High: 1, Least: 1}
 	if len(p.Depths) != 1 || p.Depths[0] != want {
 		t.Errorf("got %+v, want %+v", p.Depths, want)
 	}
-	for _, law := range []string{"depth", "sampling", "failures"} {
+	for _, law := range []string{"depth", "sampling"} {
 		if l := p.law(t, law); l.Verdict != Holds {
 			t.Errorf("%+v", l)
 		}
@@ -198,6 +199,14 @@ func TestDepths(t *testing.T) {
 	}
 	if l := p.law(t, "failures"); l.Verdict != Fails || l.Broken != 10 {
 		t.Errorf("%+v", l)
+	}
+	if l := p.law(t, "sampling"); l.Verdict != Untested {
+		t.Errorf("%+v", l)
+	}
+	// None from the 100th to the 150th: for a quarter of the time.
+	p = examine(t, slices.Concat(rs[:100], rs[150:]), all...)
+	if l := p.law(t, "depth"); l.Verdict != Fails || p.Depths[0].Least != 0 {
+		t.Errorf("%+v %+v", l, p.Depths)
 	}
 	// Nine of ten have none: of 189 readings between the first and the last, 18
 	// see one.
