@@ -148,7 +148,6 @@ type waitSpan struct{ start, end int64 }
 // placeRow is what requests of one place, as far as they tell, have in common.
 type placeRow struct {
 	place
-	engine            string
 	resolution        int64
 	requests          int64
 	sampled           bool
