@@ -7,6 +7,8 @@
 //     and a batching policy.
 //   - [Engine] is a continuous-batching engine: replicas, slots, a token budget
 //     a step, KV blocks with preemption, tenants, failures.
+//     [Run.Waits] is why each request waited, and who held the replica;
+//     [Scenarios] are engines in which each cause is planted.
 //   - [V1], [V0], [ChildSpans], [Gateway] and [Unknown] are the truth as spans,
 //     [Encode] puts spans into a container, [Log] is the truth as a text log.
 //     The Visible functions say what a perfect reader of each must return.
