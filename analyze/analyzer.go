@@ -26,10 +26,13 @@ type Options struct {
 	// AllOutcomes takes requests into the latency figures that ended
 	// otherwise than ok, as far as their end is known.
 	AllOutcomes bool
+	// Wait says what is known beside the requests for telling why they waited.
+	// Its By is not looked at: classes are those of By above.
+	Wait WaitOptions
 }
 
 // Analyzer collects requests and readings, and reports on them. It keeps some
-// 200 bytes a request and not the request. The order in which requests are
+// 400 bytes a request and not the request. The order in which requests are
 // added, or how they are split between analyzers that are merged, changes
 // nothing in the report.
 type Analyzer struct {
@@ -46,6 +49,7 @@ type Analyzer struct {
 	sampling map[string]map[string]int64
 	origin   Origin
 	readings []trace.Reading
+	why      *Waits // with the same rows
 	key      []byte // scratch
 
 	// The values so far of each of defaultBy, where no keys were asked for; nil
@@ -72,6 +76,7 @@ type row struct {
 	file, dim    uint32
 	idLen, path  uint32
 	parts, waits uint32
+	at           uint32 // its place in the order of adding, while a report is made
 	clock        trace.Clock
 	outcome      trace.Outcome
 	has          flag
@@ -133,8 +138,10 @@ func New(opts Options) *Analyzer {
 	slices.Sort(opts.Quantiles)
 	opts.Quantiles = slices.Compact(opts.Quantiles)
 	opts.By = slices.Clone(opts.By)
+	opts.Wait.By = opts.By
 	a := &Analyzer{
 		opts:     opts,
+		why:      NewWaits(opts.Wait),
 		hardware: map[string]map[string]int64{},
 		versions: map[string]int64{},
 		sampling: map[string]map[string]int64{},
@@ -184,6 +191,7 @@ func (a *Analyzer) keys() []string {
 
 // Add takes one request into account. It keeps nothing of r.
 func (a *Analyzer) Add(r *trace.Request) {
+	a.why.Add(r)
 	b := r.Breakdown()
 	w := row{
 		ttft: -1, tpot: -1, in: tokens(r.Input), out: tokens(r.Output), cached: tokens(r.Cached),
@@ -362,7 +370,10 @@ func (a *Analyzer) dim(r *trace.Request) uint32 {
 }
 
 // AddReading takes an engine's statement of its state into account.
-func (a *Analyzer) AddReading(r trace.Reading) { a.readings = append(a.readings, r) }
+func (a *Analyzer) AddReading(r trace.Reading) {
+	a.readings = append(a.readings, r)
+	a.why.AddReading(r)
+}
 
 // Merge takes all that b has seen into account. Both must have been made with
 // the same options; b is not used afterwards.
@@ -414,4 +425,5 @@ func (a *Analyzer) Merge(b *Analyzer) {
 		}
 	}
 	a.readings = append(a.readings, b.readings...)
+	a.why.Merge(b.why)
 }

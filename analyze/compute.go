@@ -2,6 +2,7 @@ package analyze
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 
 	"github.com/traceview/traceview/internal/stats"
@@ -19,6 +20,7 @@ type work struct {
 	total  map[trace.Phase]int64 // over used
 	all    map[trace.Phase]int64 // over rows
 	tells  bool                  // some request tells how long it waited
+	why    *WaitResult           // why the rows waited
 	mixed  bool                  // rows are on more than one clock
 	clock  trace.Clock
 
@@ -29,6 +31,14 @@ type work struct {
 // Report computes the report on all that was added so far. More may be added
 // afterwards.
 func (a *Analyzer) Report() *Report {
+	rep, _ := a.Explain()
+	return rep
+}
+
+// Explain computes the report and, for the same requests, why they waited: the
+// causes in the report are those of the result. Requests outside a stated
+// window hold their replica all the same.
+func (a *Analyzer) Explain() (*Report, *WaitResult) {
 	w := &work{
 		Analyzer: a, rep: &Report{Version: ReportVersion},
 		total: map[trace.Phase]int64{}, all: map[trace.Phase]int64{},
@@ -38,13 +48,14 @@ func (a *Analyzer) Report() *Report {
 	w.window()
 	w.card()
 	w.figures()
+	w.reasons()
 	w.tail()
 	w.examples()
 	w.groups()
 	w.engines()
 	w.little()
 	w.words()
-	return w.rep
+	return w.rep, w.why
 }
 
 func (w *work) partsOf(r *row) []trace.Part {
@@ -70,16 +81,19 @@ func (w *work) path(r *row) string {
 
 // choose picks the rows in the window, and of these the used ones.
 func (w *work) choose() {
+	asked := make([]bool, len(w.Analyzer.rows))
 	bounded := w.opts.From.set || w.opts.To.set
 	clocks := map[trace.Clock]bool{}
 	for i := range w.Analyzer.rows {
 		r := &w.Analyzer.rows[i]
+		r.at = uint32(i)
 		if bounded && (r.has&hasArrival == 0 || !inWindow(w.opts.From, w.opts.To, r.clock, trace.Time(r.arrival), &w.origin)) {
 			w.rep.Counts.NotInWindow++
 			w.others = append(w.others, r)
 			continue
 		}
 		w.rows = append(w.rows, r)
+		asked[i] = true
 		if r.has&hasExtent != 0 {
 			clocks[r.clock] = true
 			w.clock = r.clock
@@ -94,6 +108,7 @@ func (w *work) choose() {
 		w.tells = w.tells || r.has&tellsWaiting != 0
 	}
 	w.mixed = len(clocks) > 1
+	w.why = w.Analyzer.why.result(func(i int) bool { return asked[i] })
 	slices.SortFunc(w.used, func(x, y *row) int {
 		if c := cmp.Compare(x.e2e(), y.e2e()); c != 0 {
 			return c
@@ -316,6 +331,17 @@ func share(part, whole int64) trace.Opt[float64] {
 	return trace.Some(float64(part) / float64(whole))
 }
 
+// reasons sums up why the requests waited.
+func (w *work) reasons() {
+	if !w.tells {
+		return
+	}
+	w.rep.Waiting = &ReportWaiting{
+		WaitingNS: w.why.WaitingNS, Confidence: w.why.Confidence,
+		HiddenNS: w.why.HiddenNS, AvoidableNS: w.why.AvoidableNS, Causes: w.why.Causes,
+	}
+}
+
 // apportion divides each sum by n so that the results add up to the rounded
 // quotient of the total: the units that rounding down leaves go to the largest
 // remainders, ties to the first.
@@ -334,6 +360,34 @@ func apportion(sums []int64, n int64) []int64 {
 	}
 	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(sums[j]%n, sums[i]%n) })
 	for _, i := range order[:max(0, min(int64(len(order)), divide(total, n)-floor))] {
+		out[i]++
+	}
+	return out
+}
+
+// apportionTo divides a total in proportion to sums, to whole units that add
+// up to it: what rounding down leaves goes to the largest remainders, ties to
+// the first. Nothing is below zero.
+func apportionTo(sums []int64, total int64) []int64 {
+	out := make([]int64, len(sums))
+	var whole uint64
+	for _, s := range sums {
+		whole += uint64(s)
+	}
+	if whole == 0 {
+		return out
+	}
+	rest := make([]uint64, len(sums))
+	order := make([]int, len(sums))
+	left := total
+	for i, s := range sums {
+		high, low := bits.Mul64(uint64(total), uint64(s))
+		q, r := bits.Div64(high, low, whole)
+		out[i], rest[i], order[i] = int64(q), r, i
+		left -= out[i]
+	}
+	slices.SortStableFunc(order, func(i, j int) int { return cmp.Compare(rest[j], rest[i]) })
+	for _, i := range order[:left] {
 		out[i]++
 	}
 	return out

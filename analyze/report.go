@@ -15,14 +15,17 @@ const ReportVersion = 1
 // the used requests (total_ns) and over all of them (total_all_ns), the
 // incomplete ones as far as they got.
 type Report struct {
-	Version  int            `json:"version"`
-	Verdict  []string       `json:"verdict"` // one or two sentences for people
-	Counts   Counts         `json:"counts"`
-	Card     Card           `json:"measurement"`
-	Phases   []PhaseRow     `json:"phases"`  // in the order of a request's life, unattributed last
-	Kinds    []KindRow      `json:"kinds"`   // all five, in the order of trace.Kinds
-	Figures  []Distribution `json:"figures"` // ttft, tpot, e2e
-	Tail     *Tail          `json:"tail"`    // null where fewer than two requests are used
+	Version int            `json:"version"`
+	Verdict []string       `json:"verdict"` // one or two sentences for people
+	Counts  Counts         `json:"counts"`
+	Card    Card           `json:"measurement"`
+	Phases  []PhaseRow     `json:"phases"`  // in the order of a request's life, unattributed last
+	Kinds   []KindRow      `json:"kinds"`   // all five, in the order of trace.Kinds
+	Figures []Distribution `json:"figures"` // ttft, tpot, e2e
+	// Waiting is why all requests in the window waited; null where none tells
+	// that it did.
+	Waiting  *ReportWaiting `json:"waiting"`
+	Tail     *Tail          `json:"tail"` // null where fewer than two requests are used
 	Examples []Example      `json:"examples"`
 	Groups   []Grouping     `json:"groups"`
 	Engines  []EngineState  `json:"engine_readings"`
@@ -189,8 +192,20 @@ type KindRow struct {
 	Share      trace.Opt[float64] `json:"share"`
 }
 
+// ReportWaiting is the waiting by cause over all requests in the window, used
+// or not. The causes sum exactly to WaitingNS, which is total_all_ns of the
+// kind waiting. [WaitResult] has more.
+type ReportWaiting struct {
+	WaitingNS   int64              `json:"waiting_ns"`
+	Confidence  trace.Opt[float64] `json:"confidence"` // null where nothing waited
+	HiddenNS    int64              `json:"hidden_ns"`
+	AvoidableNS int64              `json:"avoidable_ns"`
+	Causes      []CauseRow         `json:"causes"` // in the order of [Causes], those without waiting too
+}
+
 // Tail sets the slowest requests by e2e beside those around the median. The
-// differences by phase sum exactly to the difference in e2e.
+// differences by phase sum exactly to the difference in e2e; those by cause
+// exactly to those of the waiting phases together.
 type Tail struct {
 	Band           string      `json:"band"` // "slowest 1 %", "slowest 3 requests"
 	Requests       int64       `json:"requests"`
@@ -201,12 +216,21 @@ type Tail struct {
 	MedianMeanNS   int64       `json:"median_mean_ns"`
 	DifferenceNS   int64       `json:"difference_ns"`
 	Phases         []TailPhase `json:"phases"`
+	Causes         []TailCause `json:"causes"` // of the waiting; in the order of [Causes], none empty
 }
 
 // TailPhase is a phase's part in a tail.
 type TailPhase struct {
 	Phase        string `json:"phase"`
 	Kind         string `json:"kind"`
+	MeanNS       int64  `json:"mean_ns"`
+	MedianMeanNS int64  `json:"median_mean_ns"`
+	DifferenceNS int64  `json:"difference_ns"`
+}
+
+// TailCause is a cause's part in the waiting of a tail.
+type TailCause struct {
+	Cause        string `json:"cause"`
 	MeanNS       int64  `json:"mean_ns"`
 	MedianMeanNS int64  `json:"median_mean_ns"`
 	DifferenceNS int64  `json:"difference_ns"`

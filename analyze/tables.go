@@ -11,11 +11,11 @@ import (
 const Dagger = "†"
 
 // Tables gives the report's numbers as tables: "counts", "rates", "tokens",
-// "phases" (with the figures of whole requests below), "kinds", "tail",
-// "examples", "groups_KEY", "engines", "little". A table without rows is left
+// "phases" (with the figures of whole requests below), "kinds", "causes",
+// "tail", "tail_causes", "examples", "groups_KEY", "engines", "little". A table without rows is left
 // out.
 func (r *Report) Tables() []*Table {
-	all := []*Table{r.countsTable(), r.ratesTable(), r.tokensTable(), r.PhaseTable(), r.kindsTable(), r.TailTable(), r.examplesTable()}
+	all := []*Table{r.countsTable(), r.ratesTable(), r.tokensTable(), r.PhaseTable(), r.kindsTable(), r.reasonsTable(), r.TailTable(), r.tailCausesTable(), r.examplesTable()}
 	for i := range r.Groups {
 		all = append(all, r.Groups[i].Table())
 	}
@@ -214,6 +214,29 @@ func (r *Report) TailTable() *Table {
 		t.Rows = append(t.Rows, []Cell{TextCell(p.Phase), IntCell(p.DifferenceNS), IntCell(p.MeanNS), IntCell(p.MedianMeanNS)})
 	}
 	t.Rows = append(t.Rows, []Cell{TextCell("e2e"), IntCell(r.Tail.DifferenceNS), IntCell(r.Tail.MeanNS), IntCell(r.Tail.MedianMeanNS)})
+	return t
+}
+
+// reasonsTable is the waiting by cause.
+func (r *Report) reasonsTable() *Table {
+	if r.Waiting == nil {
+		return causesTable(nil)
+	}
+	return causesTable(r.Waiting.Causes)
+}
+
+// tailCausesTable splits the waiting in the tail by cause.
+func (r *Report) tailCausesTable() *Table {
+	t := &Table{Name: "tail_causes", Title: "Why the slowest wait", Columns: []Column{
+		text("cause", ""), {Name: "difference_ns", Title: "difference", Unit: UnitNanos},
+		{Name: "tail_mean_ns", Title: "slow", Unit: UnitNanos}, {Name: "median_mean_ns", Title: "median", Unit: UnitNanos},
+	}}
+	if r.Tail == nil {
+		return t
+	}
+	for _, c := range r.Tail.Causes {
+		t.Rows = append(t.Rows, []Cell{TextCell(c.Cause), IntCell(c.DifferenceNS), IntCell(c.MeanNS), IntCell(c.MedianMeanNS)})
+	}
 	return t
 }
 

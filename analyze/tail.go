@@ -29,18 +29,40 @@ func (w *work) tail() {
 	slow, middle := w.used[n-k:], w.used[lo:hi+1]
 	t := &Tail{
 		Band: band, Requests: int64(len(slow)), FromNS: slow[0].e2e(),
-		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)), Phases: []TailPhase{},
+		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)), Phases: []TailPhase{}, Causes: []TailCause{},
 	}
 	a, b := w.means(slow), w.means(middle)
+	var waitA, waitB int64
 	for i, p := range w.phases {
 		t.MeanNS += a[i]
 		t.MedianMeanNS += b[i]
+		if p.Kind() == trace.Waiting {
+			waitA, waitB = waitA+a[i], waitB+b[i]
+		}
 		if a[i] != 0 || b[i] != 0 {
 			t.Phases = append(t.Phases, TailPhase{p.String(), p.Kind().String(), a[i], b[i], a[i] - b[i]})
 		}
 	}
 	t.DifferenceNS = t.MeanNS - t.MedianMeanNS
+	ca, cb := w.causes(slow, waitA), w.causes(middle, waitB)
+	for _, c := range Causes() {
+		if x, y := ca[c], cb[c]; x != 0 || y != 0 {
+			t.Causes = append(t.Causes, TailCause{c.String(), x, y, x - y})
+		}
+	}
 	w.rep.Tail = t
+}
+
+// causes is the mean waiting over the rows by cause, such that the causes add
+// up to mean.
+func (w *work) causes(rows []*row, mean int64) []int64 {
+	sums := make([]int64, causeCount)
+	for _, r := range rows {
+		for _, p := range w.why.Parts(int(r.at)) {
+			sums[p.Cause] += int64(p.End.Sub(p.Start))
+		}
+	}
+	return apportionTo(sums, mean)
 }
 
 // means is the mean of each phase over the rows, such that they add up to the

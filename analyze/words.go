@@ -56,7 +56,7 @@ func (w *work) verdict() []string {
 		}
 		parts = append(parts, units.Percent(k.Share.Or(0))+" "+name)
 	}
-	return append([]string{fmt.Sprintf("The requests' time (mean e2e %s) is %s.", mean, join(parts)) + w.inferred()}, w.tailSentence()...)
+	return append([]string{fmt.Sprintf("The requests' time (mean e2e %s) is %s.", mean, join(parts)) + w.inferred()}, append(w.reasonSentence(), w.tailSentence()...)...)
 }
 
 // unsplit names the sets of phases whose members differ in kind.
@@ -78,6 +78,17 @@ func (w *work) inferred() string {
 	}
 	return fmt.Sprintf(" By the engine's own counts a request waits %s on average (inferred; between %s and %s).",
 		w.duration(l.MeanNS), w.duration(l.LowNS), w.duration(l.HighNS))
+}
+
+// reasonSentence says why the requests waited, if that is a hundredth of their
+// time or more.
+func (w *work) reasonSentence() []string {
+	for _, k := range w.rep.Kinds {
+		if s := w.why.Words(); k.Kind == trace.Waiting.String() && k.Share.Or(0) >= 0.01 && s != "" {
+			return []string{s}
+		}
+	}
+	return nil
 }
 
 // tailSentence says which phases make the slow requests slow: the largest
@@ -102,7 +113,7 @@ func (w *work) tailSentence() []string {
 		if p.DifferenceNS < 0 {
 			sign = "−"
 		}
-		parts = append(parts, sign+w.duration(abs(p.DifferenceNS))+" "+p.Phase)
+		parts = append(parts, sign+w.duration(abs(p.DifferenceNS))+" "+p.Phase+w.reason(&p))
 		rest -= p.DifferenceNS
 	}
 	verb := "take"
@@ -110,6 +121,29 @@ func (w *work) tailSentence() []string {
 		verb = "takes"
 	}
 	return []string{fmt.Sprintf("The %s %s +%s over the median: %s.", t.Band, verb, w.duration(t.DifferenceNS), join(parts))}
+}
+
+// reason names in brackets the cause of most of what a phase of waiting adds
+// to the tail.
+func (w *work) reason(p *TailPhase) string {
+	if p.Kind != trace.Waiting.String() || !w.why.Ranked() {
+		return ""
+	}
+	var all int64
+	var most TailCause
+	for _, c := range w.rep.Tail.Causes {
+		all += c.DifferenceNS
+		if c.DifferenceNS > most.DifferenceNS {
+			most = c
+		}
+	}
+	switch {
+	case p.DifferenceNS <= 0 || most.DifferenceNS <= all/2 || most.Cause == CauseUnknown.String():
+		return ""
+	case most.DifferenceNS < all-all/10:
+		return " (mostly " + most.Cause + ")"
+	}
+	return " (" + most.Cause + ")"
 }
 
 func (w *work) duration(ns int64) string {

@@ -125,6 +125,19 @@ var JSONKeys = []JSONKey{
 	{"figures[].max_ns", "ns", "the greatest"},
 	{"figures[].quantiles[].*", "", "as in phases"},
 
+	{"waiting.waiting_ns", "ns", "waiting of all requests in the window: total_all_ns of the kind waiting; null where no request tells"},
+	{"waiting.confidence", "share", "of it whose cause survives small errors of the limits and of the step model; below 0.6 do not rank causes"},
+	{"waiting.hidden_ns", "ns", "of it whose cause assumes holders that are not in the data"},
+	{"waiting.avoidable_ns", "ns", "of it while another replica of the model had no queue and a free slot"},
+	{"waiting.causes[].cause", "", "hold, stall, slots, kv_cache, prefill, step, unknown; zeros too"},
+	{"waiting.causes[].remedy", "", "what helps"},
+	{"waiting.causes[].ns", "ns", "the causes add up to waiting_ns exactly"},
+	{"waiting.causes[].share", "share", "of waiting_ns"},
+	{"waiting.causes[].basis", "", "derived or inferred; empty without waiting, and of unknown"},
+	{"waiting.causes[].confidence", "share", "as above, of this cause; null of unknown"},
+	{"waiting.causes[].hidden_ns", "ns", "as above"},
+	{"waiting.causes[].avoidable_ns", "ns", "as above"},
+
 	{"tail.band", "", "which requests are the slow ones, by e2e"},
 	{"tail.requests", "requests", "how many"},
 	{"tail.from_ns", "ns", "the least e2e among them"},
@@ -134,6 +147,7 @@ var JSONKeys = []JSONKey{
 	{"tail.median_mean_ns", "ns", "mean e2e around the median"},
 	{"tail.difference_ns", "ns", "the one less the other"},
 	{"tail.phases[].*", "ns", "the same by phase, which add up exactly"},
+	{"tail.causes[].*", "ns", "the waiting phases together by cause, which add up to them exactly"},
 
 	{"examples[].q", "", "the quantile of e2e that the request stands for"},
 	{"examples[].e2e_ns", "ns", "its e2e"},

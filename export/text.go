@@ -32,11 +32,7 @@ type TextOptions struct {
 // last digit is a bound ("< 0.01"). "—" is not known, "†" a quantile that too
 // few independent requests support.
 func WriteText(w io.Writer, r *analyze.Report, opts TextOptions) error {
-	p := &page{width: opts.Width, color: opts.Color, res: time.Duration(r.Card.ResolutionNS.Or(0))}
-	if p.width <= 0 {
-		p.width = 100
-	}
-	p.width = max(p.width, 40)
+	p := newPage(opts, r)
 	for _, s := range r.Verdict {
 		p.wrap("", s, bold)
 	}
@@ -65,6 +61,15 @@ type page struct {
 	width int
 	color bool
 	res   time.Duration
+}
+
+func newPage(opts TextOptions, r *analyze.Report) *page {
+	p := &page{width: opts.Width, color: opts.Color, res: time.Duration(r.Card.ResolutionNS.Or(0))}
+	if p.width <= 0 {
+		p.width = 100
+	}
+	p.width = max(p.width, 40)
+	return p
 }
 
 type style string
@@ -563,8 +568,19 @@ func (p *page) tail(r *analyze.Report) {
 	p.heading("What makes the slowest slow, in " + ts.scale.Name)
 	g := &grid{left: map[int]bool{0: true}}
 	g.add("mean of", t.Band, t.MedianBand, "difference")
-	for _, ph := range t.Phases {
+	last := -1 // waiting phase
+	for i, ph := range t.Phases {
+		if ph.Kind == trace.Waiting.String() {
+			last = i
+		}
+	}
+	for i, ph := range t.Phases {
 		g.add(ph.Phase, ts.format(ph.MeanNS), ts.format(ph.MedianMeanNS), ts.signed(ph.DifferenceNS))
+		for _, c := range t.Causes {
+			if i == last && (len(t.Causes) > 1 || c.Cause != analyze.CauseUnknown.String()) {
+				g.add("  "+c.Cause, ts.format(c.MeanNS), ts.format(c.MedianMeanNS), ts.signed(c.DifferenceNS))
+			}
+		}
 	}
 	g.add("e2e", ts.format(t.MeanNS), ts.format(t.MedianMeanNS), ts.signed(t.DifferenceNS))
 	p.grid(g)

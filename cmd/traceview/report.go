@@ -21,6 +21,7 @@ var reportFormats = []string{"text", "json", "csv"}
 func newReport(env *environment) *cobra.Command {
 	in := &input{env: env}
 	var (
+		limits                    engineLimits
 		by, quantiles, objectives []string
 		format, out               string
 		allOutcomes               bool
@@ -47,6 +48,9 @@ exactly one phase; what the source does not explain is unattributed.`,
 			opts := analyze.Options{By: by, AllOutcomes: allOutcomes}
 			if len(quantiles) > maxQuantiles {
 				return usagef("--quantile: %d are given, at most %d can be shown", len(quantiles), maxQuantiles)
+			}
+			if opts.Wait, err = limits.options(cmd); err != nil {
+				return err
 			}
 			for _, q := range quantiles {
 				v, err := parseQuantile(q)
@@ -99,6 +103,7 @@ exactly one phase; what the source does not explain is unattributed.`,
 		},
 	}
 	in.addFlags(cmd)
+	limits.addFlags(cmd)
 	fl := cmd.Flags()
 	fl.StringSliceVar(&by, "by", nil, "group by these `KEYS`: service, model, replica, outcome, prompt_bucket, … or any attribute")
 	fl.StringSliceVar(&quantiles, "quantile", nil, "`QUANTILES` to show, such as 0.5,0.95 or p50,p95 (default p50,p90,p99)")
