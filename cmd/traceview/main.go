@@ -124,6 +124,7 @@ func newRoot(env *environment) *cobra.Command {
 		Long:  rootLong,
 		Example: `  traceview report trace.jsonl
   traceview report --by tenant,replica --where outcome=ok traces/
+  traceview waiting trace.jsonl
   traceview export -o phases.parquet -o waiting.pb.gz trace.jsonl
   traceview check server.log
   traceview simulate --arrivals 0ms,1ms,2ms,3ms --setup 4ms --per-request 1ms | traceview report -`,
@@ -154,7 +155,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newReport(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newVersion(env))
+	root.AddCommand(newReport(env), newWaiting(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newVersion(env))
 	for _, c := range root.Commands() {
 		offer(c, "format", formatsOf[c.Name()])
 		offer(c, "policy", policies())
@@ -164,7 +165,7 @@ func newRoot(env *environment) *cobra.Command {
 
 // formatsOf is what --format of each command takes, for the shell to offer.
 var formatsOf = map[string][]string{
-	"report": reportFormats, "export": exportFormats, "check": {"text", "json"}, "simulate": {"text", "otlp"},
+	"report": reportFormats, "waiting": reportFormats, "export": exportFormats, "check": {"text", "json"}, "simulate": {"text", "otlp"},
 }
 
 // offer lets the shell complete the values of a flag, if the command has it.
