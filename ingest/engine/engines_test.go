@@ -314,8 +314,20 @@ func TestBelowYielded(t *testing.T) {
 	core := with(below(req, span("llm_core", at(1), at(2), "e2e", 1.0)), kind(trace.KindInternal))
 	for _, spans := range [][]*trace.Span{{req, child, step, core}, {core, step, child, req}} {
 		check(t, run(Options{}, spans...),
-			"a vllm-v1 ok arrival=0 queued=~0 scheduled=~1 first=~2 last=~4 end=4 | queueing=1 prefill=1 decode=2")
+			"a vllm-v1 ok arrival=0 queued=~0 scheduled=~1 first=~2 last=~4 end=4 | queueing=1 prefill=1 decode=2",
+			"! nested-request")
 	}
+}
+
+// A request span inside another that has figures or an id of its own is not
+// dropped in silence.
+func TestNestedRequests(t *testing.T) {
+	gateway := span("POST /v1/completions", at(0), at(9))
+	outer := below(gateway, with(span("llm_request", at(1), at(8), "id", "outer"), scope("vllm.llm_engine")))
+	inner := below(outer, with(span("llm_request", at(2), at(4), "id", "inner"), scope("vllm.llm_engine")))
+	check(t, run(Options{}, gateway, outer, inner),
+		"inner vllm ok arrival=0 end=9 | arrival=2 completion=5 unattributed=2",
+		"! nested-request")
 }
 
 func TestTooManyOpen(t *testing.T) {

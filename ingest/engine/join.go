@@ -156,6 +156,7 @@ type link struct {
 	above               trace.Phase // the nearest phase span above, below the owner
 	odd                 trace.Code  // what is wrong with the link to its parent
 	covered             bool        // it or a span above is below one whose request was yielded
+	nested              bool        // it reads as a request, but another above or below it counts
 	served              bool        // a server span is above
 }
 
@@ -186,6 +187,7 @@ func (b *Builder) close() {
 			}
 		}
 		if l.covered {
+			l.nested = n.engine != "" && n.hasLatency()
 			n.engine, n.phase = "", 0
 		}
 		if n.engine != "" {
@@ -209,6 +211,9 @@ func (b *Builder) close() {
 			case l.mixed && n.hasLatency():
 				l.below++
 			default:
+				// A layer without figures and with no id but the request's
+				// is no request that went missing.
+				l.nested = n.hasLatency() || n.sample != "" && nodes[l.request].sample != "" && n.sample != nodes[l.request].sample
 				n.engine = ""
 			}
 		}
@@ -268,6 +273,9 @@ func (b *Builder) emit(nodes []*node, links []link) {
 		if n.engine == "" {
 			for _, is := range n.issues {
 				b.tell(is)
+			}
+			if l.nested {
+				b.tell(trace.NewIssue(trace.NestedRequest, n.pos, "request span %.40s is around or inside another and is none of its own", n.spanID))
 			}
 			if l.parent < 0 && l.odd != "" && l.below == 0 {
 				b.tell(trace.NewIssue(l.odd, n.pos, "span %.40s %s", n.spanID, oddLink[l.odd]))
