@@ -87,6 +87,7 @@ const (
 	blockEdge    = 4    // blocks on each side of a change
 	speedP       = 0.01 // at most
 	speedLeast   = 0.03 // a change that is smaller is not told
+	furtherLeast = 0.05 // likewise, of one that is taken back, and of a second one
 	prefillLeast = 0.08 // a change of a prompt token's cost that is smaller is not told
 	tokensLeast  = 0.02 // of the decodes' own time: what prompts must take
 	kneeZ        = 4    // at least
@@ -146,7 +147,7 @@ func speeds(ds []timedDecode) (levels []level, p trace.Opt[float64], reason stri
 		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.steps, y.steps),
 			cmp.Compare(x.running, y.running), cmp.Compare(x.resident, y.resident), cmp.Compare(x.prompts, y.prompts))
 	})
-	c, p, ok := shift(ds)
+	c, p, ok := shift(ds, speedLeast)
 	if !ok {
 		return nil, p, "no model of a step fits"
 	}
@@ -162,7 +163,7 @@ func speeds(ds []timedDecode) (levels []level, p trace.Opt[float64], reason stri
 			if len(ds) < leastBlocks*blockLeast {
 				return nil
 			}
-			c, _, _ := shift(ds)
+			c, _, _ := shift(ds, furtherLeast)
 			return c
 		}
 		split(before, first, again(before))
@@ -172,9 +173,9 @@ func speeds(ds []timedDecode) (levels []level, p trace.Opt[float64], reason stri
 	return levels, p, ""
 }
 
-// shift looks for one change in decodes sorted by their middle; nil where
-// there is none. ok is false where no model fits.
-func shift(ds []timedDecode) (c *speedChange, p trace.Opt[float64], ok bool) {
+// shift looks for one change of at least so much in decodes sorted by their
+// middle; nil where there is none. ok is false where no model fits.
+func shift(ds []timedDecode, least float64) (c *speedChange, p trace.Opt[float64], ok bool) {
 	ratios, ok := predicted(ds, ds)
 	if !ok {
 		return nil, p, false
@@ -191,22 +192,31 @@ func shift(ds []timedDecode) (c *speedChange, p trace.Opt[float64], ok bool) {
 		return nil, p, false
 	}
 	p = trace.Some(s.P)
-	told := func(p, ratio float64) bool { return p <= speedP && math.Abs(ratio-1) >= speedLeast }
-	if told(s.P, s.After/s.Before) {
-		c = &speedChange{p: s.P}
-		c.locate(ds, ends, ends[s.At-1])
-		return c, p, true
+	told := func(p, ratio, least float64) bool { return p <= speedP && math.Abs(ratio-1) >= least }
+	if told(s.P, s.After/s.Before, least) {
+		return newSpeedChange(s.P, ds, ends, ends[s.At-1]), p, true
 	}
 	// A change that is taken back: its end is found when what lies behind its
 	// begin is looked at.
 	if b, ok := stats.LevelBump(medians, blockEdge); ok {
 		p = trace.Some(min(s.P, b.P))
-		if told(b.P, b.Inside/b.Outside) {
-			c = &speedChange{p: b.P}
-			c.locate(ds[:ends[b.To-1]], ends[:b.To], ends[b.From-1])
+		if told(b.P, b.Inside/b.Outside, furtherLeast) {
+			c = newSpeedChange(b.P, ds[:ends[b.To-1]], ends[:b.To], ends[b.From-1])
 		}
 	}
 	return c, p, true
+}
+
+// newSpeedChange places a change. It is nil where the models of both sides do
+// not bear it out.
+func newSpeedChange(p float64, ds []timedDecode, ends []int, split int) *speedChange {
+	c := &speedChange{p: p}
+	c.locate(ds, ends, split)
+	before, after := sides(ds, c.at)
+	if r, ok := ratio(before, after).Get(); ok && math.Abs(r-1) < speedLeast {
+		return nil
+	}
+	return c
 }
 
 // locate finds the instant of a change between ds[split-1] and ds[split],
