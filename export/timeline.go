@@ -98,8 +98,10 @@ func WriteTimeline(w io.Writer, t *analyze.Timeline, opts TimelineOptions) error
 		p.width = 100
 	}
 	p.width = max(p.width, 40)
-	p.changes()
-	if len(t.Windows.Series) > 0 {
+	if len(t.Windows.Series) == 0 {
+		p.wrap("", "There is no axis of time to show.", bold)
+	} else {
+		p.changes()
 		p.layout()
 		p.depths()
 		p.shares("Share of the requests' time", t.Windows.Phases, func(w *analyze.Slot) []int64 { return w.PhaseNS })
