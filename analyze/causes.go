@@ -461,9 +461,9 @@ func (p *replicaWork) explain(equal bool) {
 			from = f
 		}
 	}
-	// Where most refusals have no explanation, a limit that is not seen is at
+	// Where many refusals have no explanation, a limit that is not seen is at
 	// work, and may be at work beside a prefill too.
-	if turnedAway[CauseUnknown] > turnedAway[CausePrefill] {
+	if 4*float64(turnedAway[CauseUnknown]) > float64(turnedAway[CausePrefill]) {
 		p.sum[CausePrefill].sure -= doubtful
 	}
 }
