@@ -119,6 +119,7 @@ type placed struct {
 	arrival, queued, left int64 // queued > left: it was in no engine
 	replica, class        uint32
 	arrived               bool
+	open                  bool // its end is not known: it may have stayed on
 }
 
 // pair are the gaps between outer and inner spans of two processes.
@@ -221,6 +222,7 @@ func (p *physics) add(r *trace.Request, b *trace.Breakdown) {
 		}
 	}
 	inEngine := s.queued <= s.left
+	s.open = !r.Completed.Present()
 	s.replica = p.replicas.id(processName(r.Service, r.Replica))
 	for _, k := range TenantKeys {
 		if v, ok := r.Attr(k); ok {
@@ -792,7 +794,11 @@ func (p *physics) depths(readings []trace.Reading, w *work) []DepthCheck {
 	all := &edges{}
 	var stays []int64
 	first, last := int64(math.MaxInt64), int64(math.MinInt64)
+	open := 0
 	for _, r := range p.rows {
+		if r.open {
+			open++
+		}
 		if r.queued > r.left {
 			continue
 		}
@@ -808,7 +814,9 @@ func (p *physics) depths(readings []trace.Reading, w *work) []DepthCheck {
 		stays = append(stays, r.left-r.queued)
 		first, last = min(first, r.queued), max(last, r.left)
 	}
-	if len(stays) == 0 {
+	// Most logs tell of no request when it ended: nothing can be said of how
+	// many were there.
+	if len(stays) == 0 || float64(open) > depthOff*float64(len(p.rows)) {
 		return out
 	}
 	slices.Sort(stays)

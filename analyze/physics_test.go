@@ -239,6 +239,17 @@ func TestDepths(t *testing.T) {
 	if l := examine(t, rs, all...).law(t, "depth"); l.Verdict != Holds {
 		t.Errorf("%+v", l)
 	}
+	// Of twenty, two tell of no end, as most of a log's requests: how many
+	// were there is not known.
+	open := slices.Clone(few)
+	for i := range 2 {
+		r := *open[i]
+		r.Completed, r.Outcome = trace.Instant{}, trace.Incomplete
+		open[i] = &r
+	}
+	if p := examine(t, open, all...); p.law(t, "depth").Verdict != Untested || p.law(t, "sampling").Verdict != Untested {
+		t.Errorf("%+v", p.Laws)
+	}
 	// Requests chosen by a tenant are not all of the engine's.
 	c := Check{Chosen: true}
 	for _, r := range few {
