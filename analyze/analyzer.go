@@ -44,6 +44,7 @@ type Analyzer struct {
 	dims     interner     // dim tuples
 	dimRows  []dim        // what each tuple says
 	files    interner
+	traits   traits
 	hardware map[string]map[string]int64
 	versions map[string]int64
 	sampling map[string]map[string]int64
@@ -76,6 +77,7 @@ type row struct {
 	file, dim    uint32
 	idLen, path  uint32
 	parts, waits uint32
+	traits       uint32 // what stands out is looked for in
 	at           uint32 // its place in the order of adding, while a report is made
 	clock        trace.Clock
 	outcome      trace.Outcome
@@ -245,7 +247,7 @@ func (a *Analyzer) Add(r *trace.Request) {
 	a.text = append(append(a.text, id...), r.Source.Pos.Path...)
 	w.idLen, w.path = uint32(len(id)), uint32(len(r.Source.Pos.Path))
 	w.file = a.files.id(r.Source.Pos.File)
-	w.dim = a.dim(r)
+	w.dim, w.traits = a.dim(r), a.traits.of(r)
 	a.rows = append(a.rows, w)
 
 	for _, at := range r.Attrs {
@@ -397,10 +399,11 @@ func (a *Analyzer) Merge(b *Analyzer) {
 	for i, f := range b.files.names {
 		files[i] = a.files.id(f)
 	}
+	sets := a.traits.merge(&b.traits)
 	text, part, wait := uint64(len(a.text)), uint64(len(a.parts)), uint64(len(a.waits))
 	for _, w := range b.rows {
 		w.text, w.part, w.wait = w.text+text, w.part+part, w.wait+wait
-		w.dim, w.file = dims[w.dim], files[w.file]
+		w.dim, w.file, w.traits = dims[w.dim], files[w.file], sets[w.traits]
 		a.rows = append(a.rows, w)
 	}
 	a.text = append(a.text, b.text...)

@@ -217,6 +217,12 @@ type Tail struct {
 	DifferenceNS   int64       `json:"difference_ns"`
 	Phases         []TailPhase `json:"phases"`
 	Causes         []TailCause `json:"causes"` // of the waiting; in the order of [Causes], none empty
+	// StandsOut are the values of attributes and derived keys that the slow
+	// requests have more often than all others, by more than chance explains;
+	// the most over-represented first. TestedValues is how many values were
+	// looked at: those that ten requests have and not all.
+	StandsOut    []StandOut `json:"stands_out"`
+	TestedValues int64      `json:"tested_values"`
 }
 
 // TailPhase is a phase's part in a tail.

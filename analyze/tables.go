@@ -12,10 +12,10 @@ const Dagger = "†"
 
 // Tables gives the report's numbers as tables: "counts", "rates", "tokens",
 // "phases" (with the figures of whole requests below), "kinds", "causes",
-// "tail", "tail_causes", "examples", "groups_KEY", "engines", "little". A table without rows is left
+// "tail", "tail_causes", "stands_out", "examples", "groups_KEY", "engines", "little". A table without rows is left
 // out.
 func (r *Report) Tables() []*Table {
-	all := []*Table{r.countsTable(), r.ratesTable(), r.tokensTable(), r.PhaseTable(), r.kindsTable(), r.reasonsTable(), r.TailTable(), r.tailCausesTable(), r.examplesTable()}
+	all := []*Table{r.countsTable(), r.ratesTable(), r.tokensTable(), r.PhaseTable(), r.kindsTable(), r.reasonsTable(), r.TailTable(), r.tailCausesTable(), r.standsOutTable(), r.examplesTable()}
 	for i := range r.Groups {
 		all = append(all, r.Groups[i].Table())
 	}
@@ -236,6 +236,26 @@ func (r *Report) tailCausesTable() *Table {
 	}
 	for _, c := range r.Tail.Causes {
 		t.Rows = append(t.Rows, []Cell{TextCell(c.Cause), IntCell(c.DifferenceNS), IntCell(c.MeanNS), IntCell(c.MedianMeanNS)})
+	}
+	return t
+}
+
+// standsOutTable is what the slowest have more often than all others.
+func (r *Report) standsOutTable() *Table {
+	t := &Table{Name: "stands_out", Title: "What stands out among the slowest", Columns: []Column{
+		text("key", "key"), text("value", "value"),
+		{Name: "requests", Title: "requests", Unit: UnitRequests}, {Name: "used", Title: "of all", Unit: UnitRequests},
+		{Name: "band_share", Title: "of the slowest", Unit: UnitShare}, {Name: "rest_share", Title: "of the others", Unit: UnitShare},
+		{Name: "times", Title: "times"}, {Name: "p", Title: "p"},
+	}}
+	if r.Tail == nil {
+		return t
+	}
+	for _, s := range r.Tail.StandsOut {
+		t.Rows = append(t.Rows, []Cell{
+			TextCell(s.Key), TextCell(s.Value), IntCell(s.Requests), IntCell(s.Of),
+			FloatCell(s.BandShare), FloatCell(s.RestShare), shareCell(s.Ratio), FloatCell(s.P),
+		})
 	}
 	return t
 }

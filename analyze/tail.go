@@ -29,7 +29,7 @@ func (w *work) tail() {
 	slow, middle := w.used[n-k:], w.used[lo:hi+1]
 	t := &Tail{
 		Band: band, Requests: int64(len(slow)), FromNS: slow[0].e2e(),
-		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)), Phases: []TailPhase{}, Causes: []TailCause{},
+		MedianBand: "p45 to p55", MedianRequests: int64(len(middle)), Phases: []TailPhase{}, Causes: []TailCause{}, StandsOut: []StandOut{},
 	}
 	a, b := w.means(slow), w.means(middle)
 	var waitA, waitB int64
@@ -51,6 +51,7 @@ func (w *work) tail() {
 		}
 	}
 	w.rep.Tail = t
+	w.standOut(slow)
 }
 
 // causes is the mean waiting over the rows by cause, such that the causes add

@@ -47,6 +47,24 @@ func busy(t testing.TB, n int) []*trace.Request {
 	return reqtext.MustParse(t, b.String())
 }
 
+// spells is a generated run whose slowest requests come in twenty spells, all
+// of one tenant.
+func spells(t testing.TB) []*trace.Request {
+	t.Helper()
+	var b strings.Builder
+	for i := range 2000 {
+		d, tenant := 10+i%7, "b"
+		if i%4 == 0 {
+			tenant = "a"
+		}
+		if i%100 == 0 {
+			d = 500
+		}
+		fmt.Fprintf(&b, "r%d arrival=%dms end=%dms @tenant=%s\n", i, 100*i, 100*i+d, tenant)
+	}
+	return reqtext.MustParse(t, b.String())
+}
+
 func reportOf(opts analyze.Options, rs []*trace.Request, readings ...trace.Reading) *analyze.Report {
 	a := analyze.New(opts)
 	for _, r := range rs {
@@ -69,6 +87,7 @@ d arrival=3ms queueing=3ms..15ms prefill=15ms..20ms end=20ms`
 		"busy":   reportOf(analyze.Options{}, busy(t, 1500)),
 		"by":     reportOf(analyze.Options{By: []string{"tenant", "replica"}, Quantiles: []float64{0.5, 0.95}}, busy(t, 1500)),
 		"model":  reportOf(analyze.Options{}, reqtext.MustParse(t, model)),
+		"spells": reportOf(analyze.Options{}, spells(t)),
 		"empty":  reportOf(analyze.Options{}, nil),
 		"zero":   reportOf(analyze.Options{}, reqtext.MustParse(t, "a arrival=0 queueing=0..0 end=0")),
 		"clocks": reportOf(analyze.Options{}, reqtext.MustParse(t, "a arrival=0 end=1s prefill=0..1s\nb clock=relative arrival=0 end=2s prefill=0..1s")),

@@ -601,6 +601,35 @@ func (p *page) tail(r *analyze.Report) {
 		}
 		p.wrap("  ", s, dim)
 	}
+	p.standsOut(t)
+}
+
+// standsOut prints what the slowest have more often than the others.
+func (p *page) standsOut(t *analyze.Tail) {
+	if len(t.StandsOut) == 0 {
+		if t.TestedValues > 0 {
+			p.wrap("  ", "no attribute is more frequent among them than chance explains ("+units.Count(t.TestedValues)+" values tested)", dim)
+		}
+		return
+	}
+	p.heading("What stands out among the " + t.Band)
+	g := &grid{left: map[int]bool{0: true, 1: true}}
+	g.add("", "", "of the slowest", "of the others", "times", "requests")
+	const rows = 5
+	for i, s := range t.StandsOut {
+		if i == rows {
+			break
+		}
+		times := "—"
+		if v, ok := s.Ratio.Get(); ok {
+			times = strconv.FormatFloat(v, 'f', 1, 64)
+		}
+		g.add(word(s.Key), word(s.Value), units.Percent(s.BandShare), units.Percent(s.RestShare), times,
+			units.Count(s.Requests)+" of "+units.Count(t.Requests))
+	}
+	p.grid(g)
+	p.more(len(t.StandsOut) - rows)
+	p.line("  beyond what chance explains; "+units.Count(t.TestedValues)+" values tested", dim)
 }
 
 // group prints who waits most, the first rows.
