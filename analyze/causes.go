@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -87,7 +88,9 @@ func (p *replicaWork) prepare(stated Limits) {
 	p.model = fit(ds)
 	p.tol = p.clockTolerance()
 	if p.tol != tolerance {
-		ds = p.tl.decodes(&p.ws.rows, p.tol) // for what is chunked
+		// For what is chunked: a border between two steps lies a step from
+		// both ends of a prefill, what is seen late does not.
+		ds = p.tl.decodes(&p.ws.rows, 2*p.tol)
 	}
 	p.decodes = ds
 	p.sweep()
@@ -528,8 +531,9 @@ type StallSpan struct {
 	StartNS int64 `json:"start_ns"` // the last progress before it, on the replica's clock
 	EndNS   int64 `json:"end_ns"`   // the first progress after it
 	Running int   `json:"running"`  // requests that ran across it
-	// Confirmed: every request that ran across it was late. Without a step
-	// model nothing can be confirmed: a long generation alone is silent too.
+	// Confirmed: every request that ran across it was late, and more than one
+	// did. Without a step model nothing can be confirmed: a long generation
+	// alone is silent too.
 	Confirmed bool `json:"confirmed"`
 }
 
@@ -571,11 +575,15 @@ func (p *replicaWork) findStalls() {
 		gaps = gaps[:maxGaps]
 		slices.SortFunc(gaps, func(x, y spell) int { return cmpInt(x.start, y.start) })
 	}
+	if len(gaps) == 0 {
+		return
+	}
 	var (
 		s       state
 		running []uint32
 		at      = map[uint32]int{} // where in running
 		tl      = p.tl
+		pace    = p.tempo()
 	)
 	for i := 0; len(gaps) > 0 && i < len(tl.events); {
 		t := tl.events[i].at
@@ -596,16 +604,74 @@ func (p *replicaWork) findStalls() {
 		if t != gaps[0].start {
 			continue
 		}
-		if stall, ok := p.judge(gaps[0], running, &s); ok {
+		level, scatter := pace.near(gaps[0])
+		if stall, ok := p.judge(gaps[0], running, &s, level, scatter); ok {
 			p.stalls = append(p.stalls, stall)
 		}
 		gaps = gaps[1:]
 	}
 }
 
+// A tempo is how decodes went against the step model, by their end.
+type tempo []paced
+
+// paced is a decode's end, and the ratio of the time that it took to the time
+// predicted.
+type paced struct {
+	end   int64
+	ratio float64
+}
+
+func (p *replicaWork) tempo() (all tempo) {
+	if p.model == nil {
+		return nil
+	}
+	for i := range p.decodes {
+		d := &p.decodes[i]
+		if want := p.model.predict(d); d.counts() && want > 0 {
+			all = append(all, paced{p.tl.runs[i].end, d.ns / want})
+		}
+	}
+	slices.SortFunc(all, func(x, y paced) int { return cmp.Or(cmpInt(x.end, y.end), cmp.Compare(x.ratio, y.ratio)) })
+	return all
+}
+
+// near returns the usual ratio before the gap and how far ratios lie from it,
+// as a standard deviation. An engine that was changed since keeps another pace
+// than the model, which is fitted to all; and where single decodes scatter,
+// one that is late is no sign.
+func (all tempo) near(gap spell) (level, scatter float64) {
+	n, _ := slices.BinarySearchFunc(all, gap.start+1, func(x paced, t int64) int { return cmpInt(x.end, t) })
+	last := all[max(0, n-paceDecodes):n]
+	if len(last) < fewDecodes {
+		last = all[:min(len(all), paceDecodes)] // the first ones, for want of earlier
+	}
+	if len(last) < fewDecodes {
+		return 1, 0
+	}
+	ratios := make([]float64, len(last))
+	for i := range last {
+		ratios[i] = last[i].ratio
+	}
+	slices.Sort(ratios)
+	level = max(1, ratios[len(ratios)/2])
+	for i, r := range ratios {
+		ratios[i] = math.Abs(r - level)
+	}
+	slices.Sort(ratios)
+	return level, 1.4826 * ratios[len(ratios)/2]
+}
+
+const (
+	paceDecodes = 50 // that ended last before a gap
+	fewDecodes  = 10 // tell of no pace
+	lateBy      = 3  // standard deviations
+)
+
 // judge tells a stall from a silence. running are those in flight when the gap
-// begins, s is the state then.
-func (p *replicaWork) judge(gap spell, running []uint32, s *state) (StallSpan, bool) {
+// begins, s is the state then; level and scatter are the pace of decodes before
+// it.
+func (p *replicaWork) judge(gap spell, running []uint32, s *state, level, scatter float64) (StallSpan, bool) {
 	stall := StallSpan{StartNS: gap.start + p.tl.origin, EndNS: gap.end + p.tl.origin}
 	length := float64(gap.end - gap.start)
 	var step float64
@@ -616,7 +682,7 @@ func (p *replicaWork) judge(gap spell, running []uint32, s *state) (StallSpan, b
 			return stall, false
 		}
 	}
-	checked := false
+	checked := 0
 	for _, i := range running {
 		r := &p.tl.runs[i]
 		if r.end < gap.end {
@@ -626,20 +692,22 @@ func (p *replicaWork) judge(gap spell, running []uint32, s *state) (StallSpan, b
 		if p.model == nil {
 			continue
 		}
-		late := 0.0
+		var late, usual float64
 		switch d := &p.decodes[i]; {
 		case r.first >= gap.end && r.first > r.start:
-			late = float64(r.first-r.start) - step
+			usual = step
+			late = float64(r.first-r.start) - step*level
 		case d.steps > 0:
-			late = d.ns - p.model.predict(d)
+			usual = p.model.predict(d)
+			late = d.ns - usual*level
 		default:
 			continue
 		}
-		if late < length/2 {
+		if late < max(length/2, lateBy*scatter*usual) {
 			return stall, false
 		}
-		checked = true
+		checked++
 	}
-	stall.Confirmed = checked
-	return stall, stall.Running > 0 && (checked || p.model == nil)
+	stall.Confirmed = checked >= 2
+	return stall, stall.Running > 0 && (checked > 0 || p.model == nil)
 }

@@ -299,7 +299,6 @@ func TestCausesScore(t *testing.T) {
 // unseen are the scenarios in which request spans do not show why most wait.
 var unseen = map[string]string{
 	"hold, others run": "a policy keeps the queue out while others run: only if it is stated could that be told",
-	"scant memory":     "who was pushed back, and is large, is next, and V1 does not show it: the limit cannot be read",
 }
 
 // TestCausesDominant: where one shortage dominates and clocks are exact, 95 %

@@ -146,31 +146,6 @@ func (p *replicaWork) limits(stated Limits) Limits {
 			break
 		}
 	}
-	if !l.KV.Value.Present() {
-		var us []weighted
-		var t float64
-		c := l.Slots.Value.Or(math.MaxInt64)
-		for _, s := range evidence {
-			if d := s.end - s.start; s.flags&prefilling == 0 && int64(s.n) < c {
-				us = append(us, weighted{float64(s.u), float64(d)})
-				t += float64(d)
-			}
-		}
-		if len(us) >= 15 && t >= 0.02*float64(l.RefusedNS) {
-			low, mid := weightedQuantile(us, t, 0.05), weightedQuantile(us, t, 0.5)
-			if mid > 0 && low >= 1 && (mid-low)/mid <= 0.12 {
-				l.KV = known(int64(math.Round(low)), LimitInferred)
-				l.KV.Share, l.KV.Intervals = trace.Some(t/float64(l.RefusedNS)), int64(len(us))
-				l.KV.Spread = trace.Some((mid - low) / mid)
-			}
-		}
-	}
-	if !l.Budget.Value.Present() && p.tookWhole > 0 {
-		l.Budget.Low = trace.Some(int64(p.tookWhole))
-		if p.tookParts > p.tookWhole {
-			l.Budget.High = trace.Some(int64(p.tookParts))
-		}
-	}
 	var cv [2]float64
 	for j := range cv {
 		mean[j] /= all.t
@@ -184,6 +159,36 @@ func (p *replicaWork) limits(stated Limits) Limits {
 		l.Scarce = CauseSlots.String()
 	case cv[1]*1.5 < cv[0]:
 		l.Scarce = CauseKVCache.String()
+	}
+	if !l.KV.Value.Present() {
+		var us []weighted
+		var t float64
+		c := l.Slots.Value.Or(math.MaxInt64)
+		for _, s := range evidence {
+			if d := s.end - s.start; s.flags&prefilling == 0 && int64(s.n) < c {
+				us = append(us, weighted{float64(s.u), float64(d)})
+				t += float64(d)
+			}
+		}
+		if len(us) >= 15 && t >= 0.02*float64(l.RefusedNS) {
+			low, mid := weightedQuantile(us, t, 0.05), weightedQuantile(us, t, 0.5)
+			if (mid-low)/mid > 0.12 && l.Scarce == CauseKVCache.String() {
+				// The lowest are of times at which somebody who was pushed back
+				// unseen, and is large, was next.
+				low = weightedQuantile(us, t, 0.25)
+			}
+			if mid > 0 && low >= 1 && (mid-low)/mid <= 0.12 {
+				l.KV = known(int64(math.Round(low)), LimitInferred)
+				l.KV.Share, l.KV.Intervals = trace.Some(t/float64(l.RefusedNS)), int64(len(us))
+				l.KV.Spread = trace.Some((mid - low) / mid)
+			}
+		}
+	}
+	if !l.Budget.Value.Present() && p.tookWhole > 0 {
+		l.Budget.Low = trace.Some(int64(p.tookWhole))
+		if p.tookParts > p.tookWhole {
+			l.Budget.High = trace.Some(int64(p.tookParts))
+		}
 	}
 	return l
 }

@@ -93,9 +93,8 @@ func (tl *timeline) decodes(rows *rowList, tol int64) []decode {
 		case prefillEnds:
 			r := &tl.runs[e.of]
 			now.prompts += r.compute
-			if i := after[e.of]; int(i) < len(tl.edges) && tl.edges[i] < r.first-tol {
-				r.chunked = true
-			}
+			i := int(after[e.of])
+			r.chunked = i < len(tl.edges) && tl.edges[i] < r.first-tol
 			if r.first < r.end {
 				began = append(began, e.of)
 			}

@@ -516,7 +516,7 @@ func (p *page) stalls(res *analyze.WaitResult) {
 				p.heading("Nothing progressed; from: after " + p.after(at))
 				g.add("", "from", "for", "running", "")
 			}
-			verdict := "no progress: too few requests to tell a stall from long generations"
+			verdict := "no progress: too few ran to call it a stall"
 			if s.Confirmed {
 				verdict = "a stall: every request that ran across it was late"
 			}
