@@ -30,7 +30,8 @@ const (
 	longest = 200
 	// spells is into how many slices of time a run is cut. It is not fewer where
 	// the queue has a long memory: that makes slow requests come together, and
-	// what counts here is which of those that came together are slow.
+	// what counts here is which of those that came together are slow. With 32,
+	// chance stood out in 6 of 200 steady runs, with 20 in 2.
 	spells = 20
 	// falseShare bounds the expected share of what is shown that chance made.
 	falseShare = 0.05

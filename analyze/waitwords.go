@@ -197,18 +197,24 @@ func (res *WaitResult) avoidableWords() string {
 		return ""
 	}
 	s := units.Percent(part) + " was avoidable: another replica had no queue and a free slot"
-	var free, all []float64
-	var name string
+	var hot, idle *ReplicaWaits
+	var most float64
 	for i := range res.Replicas {
 		r := &res.Replicas[i]
-		n := r.RunningMean.Or(0)
-		all = append(all, n)
-		if len(free) == 0 || n < free[0] {
-			free, name = []float64{n}, r.Name()
+		if hot == nil || r.WaitingNS > hot.WaitingNS {
+			hot = r
 		}
+		if idle == nil || r.RunningMean.Or(0) < idle.RunningMean.Or(0) {
+			idle = r
+		}
+		most = max(most, r.RunningMean.Or(0))
 	}
-	if len(free) > 0 && 2*free[0] < slices.Max(all) {
-		s += fmt.Sprintf(" (%s ran %s on average, others up to %s)", shown(name), units.Number(free[0]), units.Number(slices.Max(all)))
+	switch {
+	case hot == nil:
+	case 2*hot.WaitingNS > res.WaitingNS:
+		s += fmt.Sprintf(" (%s has %s of the waiting)", shown(hot.Name()), units.Percent(share(hot.WaitingNS, res.WaitingNS).Or(0)))
+	case 2*idle.RunningMean.Or(0) < most:
+		s += fmt.Sprintf(" (%s ran %s on average, others up to %s)", shown(idle.Name()), units.Number(idle.RunningMean.Or(0)), units.Number(most))
 	}
 	return s
 }

@@ -38,6 +38,10 @@ func TestWaitWords(t *testing.T) {
 			Replicas: []ReplicaWaits{replica("replica-1", 60, slots, c64), replica("replica-2", 1.5, nil, Limits{})},
 		}, "94.0 % of waiting is slots (C = 64, inferred); tenant batch held 70.4 % of what tenant chat waited for; " +
 			"38.0 % was avoidable: another replica had no queue and a free slot (replica-2 ran 1.500 on average, others up to 60.00)."},
+		{"hot", WaitResult{
+			WaitingNS: 100, AvoidableNS: 72, Confidence: trace.Some(1.0), Causes: slots,
+			Replicas: []ReplicaWaits{{Replica: "a", WaitingNS: 97, Causes: slots, Limits: c64}, {Replica: "b", WaitingNS: 3}},
+		}, "94.0 % of waiting is slots (C = 64, inferred); 72.0 % was avoidable: another replica had no queue and a free slot (a has 97.0 % of the waiting)."},
 		{"several", WaitResult{
 			WaitingNS: 100, Confidence: trace.Some(0.7), Causes: both,
 			Replicas: []ReplicaWaits{replica("a", 8, both, mixed), replica("b", 8, both, Limits{Slots: known(16, LimitInferred), KV: known(240000, LimitData)})},

@@ -76,7 +76,7 @@ c arrival=25ms queued=25ms scheduled=30ms first=32ms last=40ms end=40ms queueing
 	return map[string]explained{
 		"hand": explain(one, reqtext.MustParse(t, hand)),
 		"cluster": explain(analyze.Options{}, engine(func(e *sim.Engine) {
-			e.Replicas, e.Slots = 4, 3
+			e.Replicas, e.Slots, e.Tenants[0].Rate = 4, 3, 12
 			e.Freezes = []sim.Freeze{{Replica: 1, From: 20 * time.Second, For: 8 * time.Second}}
 		})),
 		"equal":   explain(analyze.Options{By: []string{"prompt_bucket"}, Wait: analyze.WaitOptions{Equal: true, Budget: trace.Some[int64](1024)}}, engine(func(e *sim.Engine) { e.Tenants[1].Priority = 1 })),
