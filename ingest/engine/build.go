@@ -45,6 +45,9 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 	}
 
 	failed, aborted := n.failed, n.aborted
+	// An answer that refuses, where no engine was seen to take the request up:
+	// it never came to a queue.
+	refused := n.refused && len(r.Intervals) == 0 && !r.FirstToken.Present()
 	if len(outers) > 0 {
 		outer := outers[len(outers)-1]
 		widen(r, n, outer)
@@ -61,6 +64,8 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 		r.Outcome = trace.Incomplete
 	case aborted, saysAborted(r.FinishReason):
 		r.Outcome = trace.Aborted
+	case refused:
+		r.Outcome = trace.Rejected
 	case failed, r.FinishReason == "error":
 		r.Outcome = trace.Error
 	case never:

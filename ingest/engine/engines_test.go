@@ -291,6 +291,24 @@ func TestUnknown(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 
+	// What the server answered where no engine took anything up.
+	answered := func(i float64, attrs ...any) *trace.Span {
+		return with(span("POST /v1/completions", at(i), at(i+0.5), attrs...), service("gw"))
+	}
+	failed := func(s *trace.Span) { s.Status = trace.StatusError }
+	check(t, run(Options{},
+		answered(0, "http.response.status_code", 429), answered(1, "http.status_code", "400"), answered(2, "http.response.status_code", 503),
+		answered(3, "http.response.status_code", 499), answered(4, "http.response.status_code", 500), with(answered(5, "http.response.status_code", 500), failed),
+		with(answered(6, "error.type", "asyncio.CancelledError"), failed), answered(7, "http.response.status_code", 200)),
+		" unknown rejected arrival=0 end=0.5 | unattributed=0.5 | engine-unknown",
+		" unknown rejected arrival=1 end=1.5 | unattributed=0.5 | engine-unknown",
+		" unknown rejected arrival=2 end=2.5 | unattributed=0.5 | engine-unknown",
+		" unknown aborted arrival=3 end=3.5 | unattributed=0.5 | engine-unknown",
+		" unknown error arrival=4 end=4.5 | unattributed=0.5 | engine-unknown",
+		" unknown error arrival=5 end=5.5 | unattributed=0.5 | engine-unknown",
+		" unknown aborted arrival=6 end=6.5 | unattributed=0.5 | engine-unknown",
+		" unknown ok arrival=7 end=7.5 | unattributed=0.5 | engine-unknown")
+
 	a, b := span("a", at(0), at(1)), span("b", at(0), at(1))
 	a.TraceID, a.ParentID, b.TraceID, b.ParentID = "5", b.SpanID, "5", a.SpanID
 	a.Kind, b.Kind = trace.KindInternal, trace.KindInternal

@@ -17,7 +17,7 @@ type node struct {
 	res                       *resource
 	start, end                trace.Opt[trace.Time] // absent where the source's are not believable
 	rawEnd                    trace.Opt[trace.Time] // of an end that is not
-	failed, aborted           bool                  // by the span's status
+	failed, aborted, refused  bool                  // by the span's status and what it answered
 	attrs                     []attr                // with a meaning, or grouping keys
 	marks                     []mark
 	format                    string
@@ -104,6 +104,21 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 	var meaning [fieldCount]bool
 	v0Only := false
 	for _, a := range s.Attrs {
+		switch a.Key {
+		case "http.response.status_code", "http.status_code":
+			// 499: nginx's word for a caller that left. Other refusals are the
+			// caller's fault, or 429 and 503 for want of room.
+			switch code := a.Value.String(); {
+			case code == "499":
+				n.failed, n.aborted = true, true
+			case code == "503", len(code) == 3 && code[0] == '4':
+				n.failed, n.refused = true, true
+			case len(code) == 3 && code[0] == '5':
+				n.failed = true
+			}
+		case "error.type":
+			n.aborted = n.aborted || n.failed && saysAborted(a.Value.String())
+		}
 		if k := keys[a.Key]; k != fieldNone {
 			meaning[k] = meaning[k] || a.Value.Kind() != trace.ValueNone
 			if t, ok := a.Value.Text(); (!ok || len(t) <= maxText) && (a.Value.Kind() != trace.ValueJSON || k == fieldFinish) {
