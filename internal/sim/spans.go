@@ -210,9 +210,9 @@ func inside(r *trace.Request) (from, to trace.Time) {
 // VisibleGateway returns what [Gateway] lets be known: of a request that was
 // served, arrival and completion outside the engine's span, its phases as for
 // V1, and arrival|completion for the rest of the engine's span. Of the others
-// the length alone, their outcome (rejected looks like an error) and attributes.
-// It takes some time outside the engine to tell which span is within which: more
-// than the microsecond that float seconds lose.
+// the length alone, their outcome and attributes. It takes some time outside
+// the engine to tell which span is within which: more than the microsecond that
+// float seconds lose.
 func VisibleGateway(rs []*trace.Request) []*trace.Request {
 	return visible(rs, func(v *trace.Request) bool {
 		v.SetAttr("http.route", trace.StringValue("/v1/completions"))
@@ -221,9 +221,6 @@ func VisibleGateway(rs []*trace.Request) []*trace.Request {
 			*v = trace.Request{
 				TraceID: v.TraceID, SpanID: childID(v, 0), Service: "gateway", Replica: "gateway-0", Clock: trace.ClockUnix, Resolution: 1,
 				Arrival: v.Arrival, Completed: v.Completed, Outcome: v.Outcome, Attrs: attrs,
-			}
-			if v.Outcome == trace.Rejected {
-				v.Outcome = trace.Error
 			}
 			return true
 		}
