@@ -191,6 +191,10 @@ func (a *Analyzer) keys() []string {
 	return defaultBy
 }
 
+// Aside takes a request into account that is not reported on, as
+// [Waits.Aside] does. It keeps nothing of r.
+func (a *Analyzer) Aside(r *trace.Request) { a.why.Aside(r) }
+
 // Add takes one request into account. It keeps nothing of r.
 func (a *Analyzer) Add(r *trace.Request) {
 	a.why.Add(r)

@@ -125,3 +125,61 @@ func TestStacksByCauseAddUp(t *testing.T) {
 		}
 	}
 }
+
+// What is put aside holds and queues all the same: the others' waiting has the
+// causes, and goes to the holders, that it has among all.
+func TestAside(t *testing.T) {
+	run, err := sim.Engine{
+		Seed: 5, Service: "s", Model: "m", Replicas: 2, Routing: sim.LeastLoaded, Slots: 4, Budget: 512, Chunked: true,
+		Blocks: 300, Limit: 1600, Base: 10 * time.Millisecond, PerPrefill: 40 * time.Microsecond, PerDecode: 200 * time.Microsecond,
+		Tenants: []sim.Tenant{
+			{Name: "a", Requests: 150, Rate: 6, Prompt: sim.Length{Min: 1, Max: 500}, Output: sim.Length{Min: 1, Max: 80}},
+			{Name: "b", Requests: 50, Rate: 3, Burst: 5, Prompt: sim.Length{Min: 300, Max: 1500}, Output: sim.Length{Min: 1, Max: 60}},
+		},
+	}.Run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, some := NewWaits(WaitOptions{}), NewWaits(WaitOptions{})
+	var chosen []int // the places among all
+	for i, r := range run.Requests {
+		all.Add(r)
+		if v, _ := r.Attr("tenant"); v.String() == "a" {
+			some.Add(r)
+			chosen = append(chosen, i)
+		} else {
+			some.Aside(r)
+		}
+	}
+	whole, part := all.Result(), some.Result()
+	if part.Requests != int64(len(chosen)) || part.WaitingNS == 0 {
+		t.Fatalf("%d requests, %d ns", part.Requests, part.WaitingNS)
+	}
+	var waiting int64
+	for i, of := range chosen {
+		want, got := whole.Row(of), part.Row(i)
+		if got.ByCause != want.ByCause || got.AvoidableNS != want.AvoidableNS {
+			t.Fatalf("request %d: %+v alone, %+v among all", of, got, want)
+		}
+		for _, ns := range got.ByCause {
+			waiting += ns
+		}
+	}
+	if waiting != part.WaitingNS {
+		t.Errorf("parts add up to %d, waiting is %d", waiting, part.WaitingNS)
+	}
+	of := func(res *WaitResult) (cells []BlameCell) {
+		for _, c := range res.Matrix {
+			if c.Waiter == "a" {
+				cells = append(cells, c)
+			}
+		}
+		return cells
+	}
+	if got, want := of(part), of(whole); !slices.Equal(got, want) {
+		t.Errorf("blame\n%+v, among all\n%+v", got, want)
+	}
+	if part.Parts(len(chosen)) != nil || part.Charged(-1) != 0 {
+		t.Error("a request that was not added has parts")
+	}
+}

@@ -89,6 +89,7 @@ type WaitPart struct {
 type Waits struct {
 	opts     WaitOptions
 	rows     rowList
+	added    []uint32   // the rows that were not put aside, in order
 	spans    []waitSpan // waiting, of all rows
 	text     []byte
 	segments []trace.Segment // scratch
@@ -169,6 +170,16 @@ func (ws *Waits) keys() []string {
 
 // Add takes one request into account. It keeps nothing of r.
 func (ws *Waits) Add(r *trace.Request) {
+	ws.added = append(ws.added, uint32(ws.rows.n))
+	ws.add(r)
+}
+
+// Aside takes a request into account whose own waiting is not asked about: it
+// held and queued beside the others, who would seem to wait for nothing if it
+// were left out. It is none of those that [WaitResult.Parts] counts.
+func (ws *Waits) Aside(r *trace.Request) { ws.add(r) }
+
+func (ws *Waits) add(r *trace.Request) {
 	w := waitRow{
 		in: tokens(r.Input), cached: tokens(r.Cached), out: tokens(r.Output),
 		span: uint64(len(ws.spans)), text: uint64(len(ws.text)),
@@ -389,6 +400,9 @@ func (ws *Waits) Merge(o *Waits) {
 		}
 		places[i] = id
 	}
+	for _, i := range o.added {
+		ws.added = append(ws.added, i+uint32(ws.rows.n))
+	}
 	span, text := uint64(len(ws.spans)), uint64(len(ws.text))
 	for i := range o.rows.n {
 		w := *o.rows.at(uint32(i))
@@ -523,8 +537,11 @@ func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 	}
 	res.OverTime = &ChangeResult{Changes: []Change{}, Tests: []ChangeTest{}}
 	for i := range ws.rows.n {
-		r := ws.rows.at(uint32(i))
-		if r.aside = !asked(i); !r.aside {
+		ws.rows.at(uint32(i)).aside = true
+	}
+	for i, row := range ws.added {
+		if r := ws.rows.at(row); asked(i) {
+			r.aside = false
 			res.Requests++
 		}
 	}
@@ -599,16 +616,17 @@ func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 // Parts returns the waiting of the i-th request that was added, in order. The
 // parts sum exactly to its waiting. It is nil for an i that was not added.
 func (res *WaitResult) Parts(i int) []WaitPart {
-	if i < 0 || i >= len(res.of) {
+	if i < 0 || i >= len(res.ws.added) || int(res.ws.added[i]) >= len(res.of) {
 		return nil
 	}
+	row := res.ws.added[i]
 	var parts []WaitPart
-	for _, s := range res.ws.spansOf(res.ws.rows.at(uint32(i))) {
-		if res.of[i] < 0 {
+	for _, s := range res.ws.spansOf(res.ws.rows.at(row)) {
+		if res.of[row] < 0 {
 			parts = append(parts, WaitPart{Start: trace.Time(s.start), End: trace.Time(s.end)})
 			continue
 		}
-		parts = res.work[res.of[i]].parts(parts, s)
+		parts = res.work[res.of[row]].parts(parts, s)
 	}
 	return parts
 }
@@ -616,10 +634,10 @@ func (res *WaitResult) Parts(i int) []WaitPart {
 // Charged returns how much of others' waiting, and of its own, the i-th
 // request that was added is charged.
 func (res *WaitResult) Charged(i int) int64 {
-	if i < 0 || i >= len(res.charges) {
+	if i < 0 || i >= len(res.ws.added) || int(res.ws.added[i]) >= len(res.charges) {
 		return 0
 	}
-	return res.charges[i]
+	return res.charges[res.ws.added[i]]
 }
 
 func (ws *Waits) spansOf(r *waitRow) []waitSpan { return ws.spans[r.span : r.span+uint64(r.spans)] }

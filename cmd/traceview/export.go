@@ -255,7 +255,7 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 // read reads the input once and hands each request to what is to be written.
 func (e *exporter) read(ctx context.Context) error {
 	if e.waits != nil {
-		e.src.opts.Reading = e.waits.AddReading
+		e.src.opts.Reading, e.src.aside = e.waits.AddReading, e.waits.Aside
 	}
 	if err := e.src.eachInWindow(ctx, func(r *trace.Request) error {
 		e.rows++

@@ -62,8 +62,11 @@ type source struct {
 	filter analyze.Filter
 	origin analyze.Origin // what offsets of the window count from
 	tally  *ingest.Tally
-	unmet  int64  // requests that --where left out
-	stop   func() // of the progress line
+	unmet  int64 // requests that --where left out
+	// aside is called with each request that the filters leave out: it held
+	// its engine all the same. Nil: nobody asks.
+	aside func(*trace.Request)
+	stop  func() // of the progress line
 
 	lengths, claims int64 // of the requests that fits has seen, nanoseconds
 }
@@ -133,6 +136,7 @@ func (s *source) each(ctx context.Context, fn func(*trace.Request) error) error 
 		s.tally.AddRequest(r)
 		if !s.filter.Apply(r) {
 			s.unmet++
+			s.leave(r)
 			continue
 		}
 		if err := fn(r); err != nil {
@@ -149,6 +153,7 @@ func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error
 	if !s.filter.NeedsOrigin() {
 		return s.each(ctx, func(r *trace.Request) error {
 			if !s.filter.InWindow(r, &s.origin) {
+				s.leave(r)
 				return nil
 			}
 			return fn(r)
@@ -164,6 +169,7 @@ func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error
 	}
 	for _, r := range kept {
 		if !s.filter.InWindow(r, &s.origin) {
+			s.leave(r)
 			continue
 		}
 		if err := fn(r); err != nil {
@@ -171,6 +177,12 @@ func (s *source) eachInWindow(ctx context.Context, fn func(*trace.Request) error
 		}
 	}
 	return nil
+}
+
+func (s *source) leave(r *trace.Request) {
+	if s.aside != nil {
+		s.aside(r)
+	}
 }
 
 // window is the observation window that the user stated, once all has been

@@ -71,7 +71,7 @@ exactly one phase; what the source does not explain is unattributed.`,
 				return err
 			}
 			a := analyze.New(opts)
-			s.opts.Reading = a.AddReading
+			s.opts.Reading, s.aside = a.AddReading, a.Aside
 			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
 				return err
 			}

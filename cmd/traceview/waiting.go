@@ -59,7 +59,7 @@ not what would be if they were gone.`,
 				return err
 			}
 			a := analyze.New(opts)
-			s.opts.Reading = a.AddReading
+			s.opts.Reading, s.aside = a.AddReading, a.Aside
 			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return nil }); err != nil {
 				return err
 			}
