@@ -134,6 +134,13 @@ same("waiting by request", 0, duckdb=ask(f"""
     WHERE coalesce(w.ns, 0) <> coalesce(waiting_ns, 0)"""))
 same("charged", int(ask(f"SELECT coalesce(sum(ns), 0) FROM read_parquet('{folder}/blame.parquet') WHERE holder IS NOT NULL")),
      duckdb=int(ask("SELECT coalesce(sum(charged_ns), 0) FROM t")))
+windows = pyarrow.parquet.read_table(f"{folder}/timeline.parquet")
+over_time = " + ".join(c for c in windows.column_names if c.startswith("cause_")) or "0"
+same("timeline.parquet", waited, duckdb=int(ask(f"SELECT coalesce(sum({over_time}), 0) FROM read_parquet('{folder}/timeline.parquet') WHERE series = 'all'")))
+for d in report["phases"]:
+    column = f"phase_{d['name']}_ns"
+    if column in windows.column_names:
+        same(f"{column} of timeline.parquet", d["total_all_ns"], polars=polars.from_arrow(windows).filter(polars.col("series") == "all")[column].sum())
 stretches = pyarrow.parquet.read_table(f"{folder}/waiting.parquet")
 for column in "start", "end":
     same(f"type of {column}", stamp, pyarrow=stretches.schema.field(column).type)

@@ -97,6 +97,7 @@ var folder = []output{
 	{"phases.parquet", "parquet"},
 	{"waiting.parquet", "waiting"},
 	{"blame.parquet", "blame"},
+	{"timeline.parquet", "timeline"},
 	{"schema.md", "schema"},
 }
 
@@ -149,6 +150,8 @@ type exporter struct {
 	kept    []*trace.Request      // until the causes are known
 	why     *analyze.WaitResult
 	waiting *analyze.Table // nil: not asked for
+	windows *analyze.Windows
+	series  *analyze.Table // of the windows
 	rows    int64
 	span    analyze.Span
 }
@@ -180,7 +183,7 @@ func (e *exporter) check() error {
 		return usagef("--frames is for profiles; none of the outputs is one")
 	}
 	if e.noCauses {
-		if e.blames() || slices.Contains(e.frames, analyze.CauseFrame) || e.has("waiting", "blame") {
+		if e.blames() || slices.Contains(e.frames, analyze.CauseFrame) || e.has("waiting", "blame", "timeline") {
 			return usagef("--no-causes leaves nothing to write of causes, waiters and holders")
 		}
 	} else {
@@ -198,6 +201,9 @@ func (e *exporter) check() error {
 	if e.has("waiting") {
 		e.waiting = analyze.WaitingTable()
 	}
+	if e.has("timeline") {
+		e.windows = analyze.NewWindows(analyze.WindowOptions{})
+	}
 	return nil
 }
 
@@ -210,7 +216,7 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 		return e.read(ctx)
 	}
 	o, rest := outs[0], outs[1:]
-	if o.kind == "schema" || o.kind == "waiting" || o.kind == "blame" || o.kind == "parquet" {
+	if slices.Contains(folder, output{filepath.Base(o.path), o.kind}) {
 		if err := os.MkdirAll(filepath.Dir(o.path), 0o777); err != nil && target(o.path) != "standard output" {
 			return err
 		}
@@ -245,6 +251,8 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 			return export.WriteTable(w, e.waiting, popts)
 		case "blame":
 			return export.WriteTable(w, e.why.BlameTable(), popts)
+		case "timeline":
+			return export.WriteTable(w, e.series, popts)
 		case "schema":
 			return export.WriteSchema(w, e.schema())
 		}
@@ -255,7 +263,13 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 // read reads the input once and hands each request to what is to be written.
 func (e *exporter) read(ctx context.Context) error {
 	if e.waits != nil {
-		e.src.opts.Reading, e.src.aside = e.waits.AddReading, e.waits.Aside
+		e.src.aside = e.waits.Aside
+		e.src.opts.Reading = func(r trace.Reading) {
+			e.waits.AddReading(r)
+			if e.windows != nil {
+				e.windows.AddReading(r)
+			}
+		}
 	}
 	if err := e.src.eachInWindow(ctx, func(r *trace.Request) error {
 		e.rows++
@@ -270,6 +284,9 @@ func (e *exporter) read(ctx context.Context) error {
 			return e.emit(r, nil)
 		}
 		e.waits.Add(r)
+		if e.windows != nil {
+			e.windows.Add(r)
+		}
 		if len(e.sinks) > 0 || e.waiting != nil {
 			e.kept = append(e.kept, r)
 		}
@@ -284,6 +301,13 @@ func (e *exporter) read(ctx context.Context) error {
 		return nil
 	}
 	e.why = e.waits.Result()
+	if e.windows != nil {
+		series, err := e.windows.Result(e.why.Parts)
+		if err != nil {
+			return err
+		}
+		e.series = series.Table()
+	}
 	for i, r := range e.kept {
 		row := e.why.Row(i)
 		if err := e.emit(r, &row); err != nil {
@@ -329,6 +353,7 @@ func (e *exporter) schema() []export.SchemaOf {
 		{File: "phases.parquet", Meaning: "One row a request, in the order of the input. The phases, the sets, `other_sets_ns` and `unattributed_ns` (null as 0) add up to `e2e_ns`; the causes add up to `waiting_ns`.", Columns: export.ParquetColumns()},
 		{File: "waiting.parquet", Meaning: "One row a stretch of one request's waiting that has one cause.", Columns: export.TableColumns(e.waiting)},
 		{File: "blame.parquet", Meaning: "The waiting as charged to those who held the replica meanwhile. Classes are values of " + classes(e.why.By) + "; charged by " + weighting(e.why.Weighting) + ". `ns` adds up to all waiting.", Columns: export.TableColumns(e.why.BlameTable())},
+		{File: "timeline.parquet", Meaning: "One row a window of time of each series: all requests, and each replica. Times by phase and by cause are cut at the borders of windows and add up to those of phases.parquet.", Columns: export.TableColumns(e.series)},
 	}
 }
 

@@ -15,11 +15,17 @@ type engineLimits struct {
 }
 
 func (l *engineLimits) addFlags(cmd *cobra.Command) {
+	l.addLimits(cmd)
+	f := cmd.Flags()
+	f.StringVar(&l.blame, "blame", "scarce", "charge holders by what they hold of the thing that is `scarce`, or in equal shares: scarce, equal")
+}
+
+// addLimits adds the flags of the limits alone, where nobody is charged.
+func (l *engineLimits) addLimits(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.Int64Var(&l.slots, "max-num-seqs", 0, "how many `REQUESTS` an engine runs at once")
 	f.Int64Var(&l.budget, "max-num-batched-tokens", 0, "how many `TOKENS` an engine computes in a step")
 	f.Int64Var(&l.kv, "kv-tokens", 0, "how many `TOKENS` fit into an engine's KV cache")
-	f.StringVar(&l.blame, "blame", "scarce", "charge holders by what they hold of the thing that is `scarce`, or in equal shares: scarce, equal")
 }
 
 // options returns what was stated.
@@ -42,7 +48,7 @@ func (l *engineLimits) options(cmd *cobra.Command) (opts analyze.WaitOptions, er
 		*x.to = trace.Some(x.v)
 	}
 	switch l.blame {
-	case "scarce":
+	case "", "scarce":
 	case "equal":
 		opts.Equal = true
 	default:

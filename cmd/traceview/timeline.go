@@ -17,6 +17,7 @@ func newTimeline(env *environment) *cobra.Command {
 	var (
 		every, format, out string
 		ascii              bool
+		limits             engineLimits
 	)
 	cmd := &cobra.Command{
 		Use:   "timeline [flags] FILE...",
@@ -50,7 +51,12 @@ grew in standard deviations of what chance does.`,
 					return usagef("--every: %s is not above zero", every)
 				}
 			}
-			windows, waits := analyze.NewWindows(opts), analyze.NewWaits(analyze.WaitOptions{OverTime: true})
+			wopts, err := limits.options(cmd)
+			if err != nil {
+				return err
+			}
+			wopts.OverTime = true
+			windows, waits := analyze.NewWindows(opts), analyze.NewWaits(wopts)
 			s, err := in.open(args)
 			if err != nil {
 				return err
@@ -98,6 +104,7 @@ grew in standard deviations of what chance does.`,
 		},
 	}
 	in.addFlags(cmd)
+	limits.addLimits(cmd)
 	fl := cmd.Flags()
 	fl.StringVar(&every, "every", "", "the `LENGTH` of a window, such as 10s (default: a round one of which some sixty cover the time)")
 	fl.StringVar(&format, "format", "", "`FORMAT`: "+strings.Join(reportFormats, ", ")+" (default: by the suffix of -o, else text)")
