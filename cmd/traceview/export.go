@@ -274,10 +274,12 @@ func (e *exporter) read(ctx context.Context) error {
 	if err := e.src.eachInWindow(ctx, func(r *trace.Request) error {
 		e.rows++
 		e.span.See(r)
-		if e.stacks != nil {
+		if e.has("pprof", "blame") {
 			if err := e.src.fits(r); err != nil {
 				return err
 			}
+		}
+		if e.stacks != nil {
 			e.stacks.Add(r)
 		}
 		if e.waits == nil {

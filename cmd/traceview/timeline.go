@@ -71,7 +71,7 @@ grew in standard deviations of what chance does.`,
 				requests++
 				windows.Add(r)
 				waits.Add(r)
-				return nil
+				return s.fits(r)
 			}); err != nil {
 				return err
 			}

@@ -60,7 +60,7 @@ not what would be if they were gone.`,
 			}
 			a := analyze.New(opts)
 			s.opts.Reading, s.aside = a.AddReading, a.Aside
-			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return nil }); err != nil {
+			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
 				return err
 			}
 			rep, why := a.Explain()
