@@ -470,10 +470,14 @@ func (e *server) step(at int, t trace.Time) {
 		r.take(j, tokens)
 		return true
 	}
+	// Before any is pushed back: what it had in the last step is no part of this
+	// one's budget.
+	for _, j := range r.running {
+		j.chunk, j.planned = 0, 0
+	}
 	// Those that run: a token each, or the next piece of their prompt.
 	for i := 0; i < len(r.running); i++ {
 		j := r.running[i]
-		j.chunk, j.planned = 0, 0
 		if j.remaining > 0 {
 			continue
 		}

@@ -90,6 +90,14 @@ func TestEngine(t *testing.T) {
 				t.Fatalf("step passes a limit: %+v", s)
 			}
 			until[s.Replica] = s.End
+			// What the length leaves for decoding is a token each of some that made
+			// one, of all where no prompt was computed; the budget holds it too.
+			if e.PerDecode > 0 && e.Unkind.Uneven == 0 && len(e.Freezes) == 0 {
+				rest := s.End.Sub(s.Start) - e.Base - time.Duration(s.PrefillTokens)*e.PerPrefill - time.Duration(s.Resident)*e.PerResident/1024
+				if n := int(rest / e.PerDecode); rest%e.PerDecode != 0 || n < 0 || n > s.OutputTokens || s.PrefillTokens+n > e.Budget || s.PrefillTokens == 0 && n != s.OutputTokens {
+					t.Fatalf("%v for decoding, %v a token, in %+v", rest, e.PerDecode, s)
+				}
+			}
 			tokens := 0
 			for _, i := range s.Requests {
 				r := run.Requests[i]
