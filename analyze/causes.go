@@ -403,7 +403,10 @@ func (p *replicaWork) explain(equal bool) {
 	base.crowded = 4*p.inChunks > p.prompts
 	base.proven = base.budget
 	if !p.limit.Budget.Value.Present() {
-		base.budget, base.proven = orInf(p.limit.Budget.Low), orInf(p.limit.Budget.High)
+		base.proven = orInf(p.limit.Budget.High)
+		if p.tookWhole > 0 {
+			base.budget = p.tookWhole
+		}
 	}
 	less, more := base, base
 	less.kv *= 0.97

@@ -302,10 +302,17 @@ var unseen = map[string]string{
 }
 
 // TestCausesDominant: where one shortage dominates and clocks are exact, 95 %
-// of visible waiting is given the right cause, from request spans alone.
+// of visible waiting is given the right cause, from request spans alone. What
+// bounds a limit holds.
 func TestCausesDominant(t *testing.T) {
 	for _, s := range sim.Scenarios(1) {
 		tr := try(t, s, variant{})
+		for _, r := range tr.res.Replicas {
+			// Whatever is said of the budget is true.
+			if b, of := r.Limits.Budget, int64(s.Budget); b.Low.Or(of) > of || b.High.Or(of) < of {
+				t.Errorf("%s: a step computes %d tokens, not %+v", s.Name, of, b)
+			}
+		}
 		if s.Main == "" || unseen[s.Name] != "" {
 			continue
 		}

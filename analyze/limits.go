@@ -184,11 +184,11 @@ func (p *replicaWork) limits(stated Limits) Limits {
 			}
 		}
 	}
-	if !l.Budget.Value.Present() && p.tookWhole > 0 {
-		l.Budget.Low = trace.Some(int64(p.tookWhole))
-		if p.tookParts > p.tookWhole {
-			l.Budget.High = trace.Some(int64(p.tookParts))
-		}
+	if !l.Budget.Value.Present() && 0 < p.tookWhole && p.tookWhole < p.tookParts {
+		// Only from both sides: what was taken whole bounds nothing by itself.
+		// A long prompt takes many steps with no event in between to tell, so
+		// that a small budget seems to be the largest prompt.
+		l.Budget.Low, l.Budget.High = trace.Some(int64(p.tookWhole)), trace.Some(int64(p.tookParts))
 	}
 	return l
 }

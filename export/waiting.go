@@ -185,11 +185,8 @@ func limit(name, unit string, l *analyze.Limit) string {
 	}
 	low, okLow := l.Low.Get()
 	high, okHigh := l.High.Get()
-	switch {
-	case okLow && okHigh:
+	if okLow && okHigh {
 		return name + " at least " + units.Count(low) + ", below " + units.Count(high) + unit
-	case okLow:
-		return name + " at least " + units.Count(low) + unit
 	}
 	return name + " not known"
 }
