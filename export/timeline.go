@@ -241,7 +241,8 @@ func (p *timelinePage) depths() {
 				most = trace.Some(max(v, most.Or(v)))
 			}
 		}
-		if !known || d.name == "in the system" && drawn {
+		// Nobody in the system at any time means that no end is known.
+		if !known || d.name == "in the system" && (drawn || most.Or(0) == 0) {
 			continue
 		}
 		drawn = true
@@ -249,7 +250,11 @@ func (p *timelinePage) depths() {
 		if v, ok := most.Get(); ok {
 			name += ", at most " + units.Count(v)
 		}
-		p.chart(name, p.spread(all, mean(d.of)))
+		p.chart(name, p.spread(all, mean(d.of)), most.Or(0) > 0)
+	}
+	if !drawn {
+		p.line("  not known: no request tells when it ended", plain)
+		return
 	}
 	p.axis()
 }
@@ -276,7 +281,7 @@ func engineMost(of func(*analyze.EngineSlot) trace.Opt[int64]) func(*analyze.Slo
 const chartRows = 4
 
 // chart draws one value over time, four rows high.
-func (p *timelinePage) chart(name string, v []float64) {
+func (p *timelinePage) chart(name string, v []float64, some bool) {
 	var top float64
 	for _, x := range v {
 		if x > top {
@@ -285,7 +290,11 @@ func (p *timelinePage) chart(name string, v []float64) {
 	}
 	p.line("  "+name, plain)
 	if top == 0 {
-		p.line(p.left("0")+"none at any time", dim)
+		words := "none at any time"
+		if some {
+			words = "never for long"
+		}
+		p.line(p.left("0")+words, dim)
 		return
 	}
 	// A round top, so that the drawing can be read off.
