@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math"
 	"slices"
@@ -287,7 +288,7 @@ func union(s []span, from int) []span {
 		return s
 	}
 	in := s[from:]
-	slices.SortFunc(in, func(x, y span) int { return cmpInt(x.start, y.start) })
+	slices.SortFunc(in, func(x, y span) int { return cmp.Compare(x.start, y.start) })
 	out := in[:1]
 	for _, x := range in[1:] {
 		if last := &out[len(out)-1]; x.start <= last.end {
@@ -297,16 +298,6 @@ func union(s []span, from int) []span {
 		}
 	}
 	return s[:from+len(out)]
-}
-
-func cmpInt(x, y int64) int {
-	switch {
-	case x < y:
-		return -1
-	case x > y:
-		return 1
-	}
-	return 0
 }
 
 func tokens(o trace.Opt[int]) int64 { return int64(o.Or(-1)) }

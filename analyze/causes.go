@@ -570,13 +570,13 @@ func (p *replicaWork) findStalls() {
 	}
 	if len(gaps) > maxGaps {
 		slices.SortFunc(gaps, func(x, y spell) int {
-			if c := cmpInt(y.end-y.start, x.end-x.start); c != 0 {
+			if c := cmp.Compare(y.end-y.start, x.end-x.start); c != 0 {
 				return c
 			}
-			return cmpInt(x.start, y.start)
+			return cmp.Compare(x.start, y.start)
 		})
 		gaps = gaps[:maxGaps]
-		slices.SortFunc(gaps, func(x, y spell) int { return cmpInt(x.start, y.start) })
+		slices.SortFunc(gaps, func(x, y spell) int { return cmp.Compare(x.start, y.start) })
 	}
 	if len(gaps) == 0 {
 		return
@@ -635,7 +635,7 @@ func (p *replicaWork) tempo() (all tempo) {
 			all = append(all, paced{p.tl.runs[i].end, d.ns / want})
 		}
 	}
-	slices.SortFunc(all, func(x, y paced) int { return cmp.Or(cmpInt(x.end, y.end), cmp.Compare(x.ratio, y.ratio)) })
+	slices.SortFunc(all, func(x, y paced) int { return cmp.Or(cmp.Compare(x.end, y.end), cmp.Compare(x.ratio, y.ratio)) })
 	return all
 }
 
@@ -644,7 +644,7 @@ func (p *replicaWork) tempo() (all tempo) {
 // than the model, which is fitted to all; and where single decodes scatter,
 // one that is late is no sign.
 func (all tempo) near(gap spell) (level, scatter float64) {
-	n, _ := slices.BinarySearchFunc(all, gap.start+1, func(x paced, t int64) int { return cmpInt(x.end, t) })
+	n, _ := slices.BinarySearchFunc(all, gap.start+1, func(x paced, t int64) int { return cmp.Compare(x.end, t) })
 	last := all[max(0, n-paceDecodes):n]
 	if len(last) < fewDecodes {
 		last = all[:min(len(all), paceDecodes)] // the first ones, for want of earlier

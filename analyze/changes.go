@@ -141,7 +141,7 @@ func speeds(ds []timedDecode) (levels []level, p trace.Opt[float64], reason stri
 		return nil, p, fmt.Sprintf("%s of at least %d output tokens, %d are needed", plural(int64(len(ds)), "decode", "decodes"), minModelOutput, need)
 	}
 	slices.SortFunc(ds, func(x, y timedDecode) int {
-		if c := cmpInt(x.mid(), y.mid()); c != 0 {
+		if c := cmp.Compare(x.mid(), y.mid()); c != 0 {
 			return c
 		}
 		return cmp.Or(cmp.Compare(x.from, y.from), cmp.Compare(x.steps, y.steps),
@@ -407,7 +407,7 @@ func overload(ps []passage, length int64) (k knee, found, ok bool) {
 		return k, false, false
 	}
 	ps = slices.Clone(ps)
-	slices.SortFunc(ps, func(x, y passage) int { return cmpInt(x.queued, y.queued) })
+	slices.SortFunc(ps, func(x, y passage) int { return cmp.Compare(x.queued, y.queued) })
 	k.last = ps[len(ps)-1].queued
 
 	// When the queue that stands at the last arrival began. Who leaves at an

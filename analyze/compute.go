@@ -217,7 +217,7 @@ func (w *work) distribution(name string, values []valued) Distribution {
 	if len(values) == 0 {
 		return d
 	}
-	slices.SortFunc(values, func(x, y valued) int { return cmpInt(x.v, y.v) })
+	slices.SortFunc(values, func(x, y valued) int { return cmp.Compare(x.v, y.v) })
 	sorted, slice := make([]int64, len(values)), make([]uint8, len(values))
 	for i, x := range values {
 		sorted[i], slice[i] = x.v, x.b

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -186,7 +187,7 @@ func (tl *timeline) add(r *waitRow, spans []waitSpan, row uint32) {
 // less than the twenty a comparison sort needs.
 func sortEvents(events []event) []event {
 	if len(events) < 512 {
-		slices.SortStableFunc(events, func(x, y event) int { return cmpInt(x.at, y.at) })
+		slices.SortStableFunc(events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
 		return events
 	}
 	var top uint64

@@ -1018,7 +1018,7 @@ func freeSpells(work []*replicaWork) {
 		for _, p := range members {
 			all = p.freeSpells(all, from, to)
 		}
-		slices.SortFunc(all, func(x, y spell) int { return cmpInt(x.start, y.start) })
+		slices.SortFunc(all, func(x, y spell) int { return cmp.Compare(x.start, y.start) })
 		joined := all[:0]
 		for _, s := range all {
 			if n := len(joined); n > 0 && s.start <= joined[n-1].end {

@@ -22,18 +22,13 @@ var (
 // FromSeconds turns seconds into nanoseconds, rounded to the nearest. A
 // negative duration is returned as it is: whether it makes sense is for the
 // caller to say.
-func FromSeconds(s float64) (time.Duration, error) { return scale(s, 1e9) }
-
-// FromMillis turns milliseconds into nanoseconds likewise.
-func FromMillis(ms float64) (time.Duration, error) { return scale(ms, 1e6) }
-
-func scale(v, by float64) (time.Duration, error) {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
+func FromSeconds(s float64) (time.Duration, error) {
+	if math.IsNaN(s) || math.IsInf(s, 0) {
 		return 0, ErrNotFinite
 	}
 	// The product is rounded once; the nearest decimal of a short literal such
 	// as 0.2511 comes out right, since float64 holds 15 digits.
-	ns := math.Round(v * by)
+	ns := math.Round(s * 1e9)
 	if ns >= math.MaxInt64 || ns <= math.MinInt64 {
 		return 0, ErrOverflow
 	}
