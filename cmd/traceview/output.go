@@ -82,6 +82,11 @@ func (env *environment) write(path string, fn func(io.Writer) error) error {
 	return export.WriteFile(path, fn)
 }
 
+// textOptions are those of a text that is written to w.
+func textOptions(w io.Writer) export.TextOptions {
+	return export.TextOptions{Width: width(w), Color: colour(w)}
+}
+
 // isInput returns the input that is the same regular file as path.
 func (env *environment) isInput(path string) (string, bool) {
 	out, err := os.Stat(path)

@@ -86,19 +86,11 @@ exactly one phase; what the source does not explain is unattributed.`,
 				case "csv":
 					return export.WriteCSV(w, rep.Tables())
 				}
-				to := w
-				if out == "" || out == "-" {
-					to = env.stdout
-				}
-				return export.WriteText(w, rep, export.TextOptions{Width: width(to), Color: colour(to)})
+				return export.WriteText(w, rep, textOptions(w))
 			}); err != nil {
 				return err
 			}
-			for _, k := range by {
-				if rep.Counts.Requests > 0 && !grouped(rep, k) {
-					env.warn("no request has %s", k)
-				}
-			}
+			env.warnOfKeys(rep, by)
 			return in.finish(s, args, rep.Counts.Requests)
 		},
 	}
@@ -112,6 +104,15 @@ exactly one phase; what the source does not explain is unattributed.`,
 	fl.StringVar(&format, "format", "", "`FORMAT`: "+strings.Join(reportFormats, ", ")+" (default: by the suffix of -o, else text)")
 	fl.StringVarP(&out, "output", "o", "", "write to `FILE` instead of standard output")
 	return cmd
+}
+
+// warnOfKeys names the keys that were asked for and that no request has.
+func (env *environment) warnOfKeys(rep *analyze.Report, keys []string) {
+	for _, k := range keys {
+		if rep.Counts.Requests > 0 && !grouped(rep, k) {
+			env.warn("no request has %s", k)
+		}
+	}
 }
 
 // grouped reports whether some group has a value for the key.

@@ -90,12 +90,8 @@ grew in standard deviations of what chance does.`,
 				case "csv":
 					return export.WriteCSV(w, t.Tables())
 				}
-				to := w
-				if out == "" || out == "-" {
-					to = env.stdout
-				}
 				return export.WriteTimeline(w, t, export.TimelineOptions{
-					TextOptions: export.TextOptions{Width: width(to), Color: colour(to)}, ASCII: ascii,
+					TextOptions: textOptions(w), ASCII: ascii,
 				})
 			}); err != nil {
 				return err

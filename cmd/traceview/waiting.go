@@ -74,19 +74,11 @@ not what would be if they were gone.`,
 				case "csv":
 					return export.WriteCSV(w, why.Tables())
 				}
-				to := w
-				if out == "" || out == "-" {
-					to = env.stdout
-				}
-				return export.WriteWaiting(w, why, rep, export.TextOptions{Width: width(to), Color: colour(to)})
+				return export.WriteWaiting(w, why, rep, textOptions(w))
 			}); err != nil {
 				return err
 			}
-			for _, k := range by {
-				if rep.Counts.Requests > 0 && !grouped(rep, k) {
-					env.warn("no request has %s", k)
-				}
-			}
+			env.warnOfKeys(rep, by)
 			return in.finish(s, args, rep.Counts.Requests)
 		},
 	}
