@@ -86,11 +86,12 @@ func localName(host string) bool {
 	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
-// fetched is the profile that pprof asks for, whatever the name.
+// fetched is the profile that pprof asks for, whatever the name. It names no
+// address that it came from: what does, pprof saves in the user's home.
 type fetched struct{ p *profile.Profile }
 
 func (f fetched) Fetch(string, time.Duration, time.Duration) (*profile.Profile, string, error) {
-	return f.p, "traceview", nil
+	return f.p, "", nil
 }
 
 // symbolized does nothing: the names are in the profile.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -30,8 +31,11 @@ func (w *words) String() string {
 	return w.b.String()
 }
 
-// The web view is served until the run is interrupted, to local names only.
+// The web view is served until the run is interrupted, to local names only, and
+// leaves nothing behind.
 func TestWeb(t *testing.T) {
+	saved := t.TempDir()
+	t.Setenv("PPROF_TMPDIR", saved) // where pprof saves what it fetches
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var stderr words
@@ -86,5 +90,8 @@ func TestWeb(t *testing.T) {
 	cancel()
 	if s := <-status; s != 0 {
 		t.Errorf("status %d: %s", s, stderr.String())
+	}
+	if left, err := os.ReadDir(saved); err != nil || len(left) > 0 {
+		t.Errorf("files were left: %v, %v", left, err)
 	}
 }
