@@ -96,7 +96,16 @@ func (p *replicaWork) prepare(stated Limits) {
 	p.sweep()
 	p.findStalls()
 	p.limit = p.limits(stated)
+	if c := stated.Slots.Value.Or(math.MaxInt64); c < int64(len(p.timeAt)) {
+		for _, d := range p.timeAt[c+1:] {
+			p.limit.OverNS += d
+		}
+	}
 }
+
+// disproved reports whether more ran than slots, of which limits tell, for
+// longer than the ends of steps explain.
+func disproved(l *Limits, busy int64) bool { return float64(l.OverNS) > 0.005*float64(busy) }
 
 // clockTolerance tells within what the instants of one step agree. Where many
 // admissions come right with a token of another request, clocks are exact;
@@ -430,7 +439,7 @@ func (p *replicaWork) explain(equal bool) {
 		sum.ns += ns
 		if hidden {
 			sum.hidden += ns
-		} else if c != CauseUnknown && base.sure(s, c) {
+		} else if c != CauseUnknown && base.sure(s, c) && !(c == CauseSlots && disproved(&p.limit, p.busy)) {
 			c1, _ := less.decide(s, stalled)
 			c2, _ := more.decide(s, stalled)
 			if c1 == c && c2 == c {

@@ -468,6 +468,30 @@ c replica=2 queued=0 scheduled=0 last=1ms end=1ms decode=0..1ms
 	}
 }
 
+// Of two that run, one slot cannot be had: that c waits for a slot is not sure
+// then. With two it is.
+func TestWaitsDisproved(t *testing.T) {
+	rs := reqtext.MustParse(t, `
+a queued=0 scheduled=0 last=10ms end=10ms decode=0..10ms
+b queued=0 scheduled=0 last=20ms end=20ms decode=0..20ms
+c queued=0 scheduled=10ms last=30ms end=30ms queueing=0..10ms decode=10ms..30ms
+`)
+	for slots, want := range map[int64]struct {
+		over       int64
+		basis      string
+		confidence float64
+	}{1: {20 * msNS, "inferred", 0}, 2: {0, "derived", 1}} {
+		res := explain(t, WaitOptions{Slots: trace.Some(slots)}, rs)
+		r, c := &res.Replicas[0], causeOf(res, CauseSlots)
+		if r.Limits.OverNS != want.over || r.Disproved() != (want.over > 0) {
+			t.Errorf("%d slots: over for %d", slots, r.Limits.OverNS)
+		}
+		if c.NS != 10*msNS || c.Basis != want.basis || c.Confidence.Or(-1) != want.confidence {
+			t.Errorf("%d slots: %+v", slots, c)
+		}
+	}
+}
+
 // b is queued after a and scheduled before it, at 10 ms: a is overtaken for the
 // 20 ms that are left. c comes in its turn.
 func TestWaitsOvertaking(t *testing.T) {

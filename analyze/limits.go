@@ -39,6 +39,9 @@ type Limits struct {
 	// RefusedNS is the time during which a waiting request had been looked at
 	// and refused: what inferred limits are read from.
 	RefusedNS int64 `json:"refused_ns"`
+	// OverNS is how long more ran than the slots that are stated; 0 where they
+	// are not. See [ReplicaWaits.Disproved].
+	OverNS int64 `json:"over_slots_ns"`
 	// Scarce is what varies clearly less than the other while requests are
 	// refused: "slots" or "kv_cache"; "" where neither does.
 	Scarce string `json:"scarce"`

@@ -670,7 +670,7 @@ func (p *replicaWork) basis(c Cause) trace.Basis {
 	case CauseHold:
 		return trace.Derived
 	case CauseSlots:
-		if stated(p.limit.Slots) && p.sum[c].hidden == 0 {
+		if stated(p.limit.Slots) && p.sum[c].hidden == 0 && !disproved(&p.limit, p.busy) {
 			return trace.Derived
 		}
 	}

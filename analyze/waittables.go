@@ -28,6 +28,11 @@ func (r *ReplicaWaits) Use() trace.Opt[float64] {
 	return trace.Some(n / float64(c))
 }
 
+// Disproved reports whether the slots that are stated cannot be right: more ran
+// for over half a percent of the time that anything did. What they explain is
+// then not sure.
+func (r *ReplicaWaits) Disproved() bool { return disproved(&r.Limits, r.BusyNS) }
+
 // Busy is the share of its time during which the replica ran anything.
 func (r *ReplicaWaits) Busy() trace.Opt[float64] { return share(r.BusyNS, r.EndNS-r.StartNS) }
 

@@ -145,7 +145,7 @@ func (p *page) limits(res *analyze.WaitResult) {
 		r := &res.Replicas[i]
 		l := &r.Limits
 		parts := []string{
-			limit("slots", "", &l.Slots), limit("KV cache", " tokens", &l.KV), limit("step budget", " tokens", &l.Budget),
+			p.slots(r), limit("KV cache", " tokens", &l.KV), limit("step budget", " tokens", &l.Budget),
 		}
 		if l.RefusedNS > 0 {
 			parts = append(parts, "requests were seen and not taken for "+p.duration(l.RefusedNS))
@@ -168,6 +168,15 @@ func (p *page) limits(res *analyze.WaitResult) {
 }
 
 // limit says what a limit is and why that is believed.
+// slots says how many slots a replica has, and where that cannot be right.
+func (p *page) slots(r *analyze.ReplicaWaits) string {
+	s := limit("slots", "", &r.Limits.Slots)
+	if r.Disproved() {
+		s += ", though more ran for " + p.duration(r.Limits.OverNS)
+	}
+	return s
+}
+
 func limit(name, unit string, l *analyze.Limit) string {
 	if v, ok := l.Value.Get(); ok {
 		s := name + " " + units.Count(v) + unit + ", "
