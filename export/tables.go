@@ -124,7 +124,8 @@ func WriteSchema(w io.Writer, tables []SchemaOf) error {
 	for _, t := range tables {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| Column | Type | Unit | Meaning |\n| --- | --- | --- | --- |\n", t.File, t.Meaning)
 		for _, c := range t.Columns {
-			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", c.Name, c.Type, c.Unit, strings.ReplaceAll(c.Meaning, "|", `\|`))
+			// A bar ends a cell, in code too.
+			fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", strings.ReplaceAll(c.Name, "|", `\|`), c.Type, c.Unit, strings.ReplaceAll(c.Meaning, "|", `\|`))
 		}
 	}
 	_, err := io.WriteString(w, b.String())
