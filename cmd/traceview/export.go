@@ -174,10 +174,11 @@ func (e *exporter) blames() bool {
 
 // check refuses what does not go together, and prepares what is asked for.
 func (e *exporter) check() error {
-	for i, f := range e.frames {
-		if f == "" || slices.Contains(e.frames[:i], f) {
-			return usagef("--frames: %q is empty or given twice", f)
-		}
+	if err := distinct("frames", e.frames); err != nil {
+		return err
+	}
+	if err := distinct("by", e.by); err != nil {
+		return err
 	}
 	if len(e.frames) > 0 && !e.has("pprof") {
 		return usagef("--frames is for profiles; none of the outputs is one")

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -357,4 +358,14 @@ func width(w io.Writer) int {
 // colour reports whether w may be coloured.
 func colour(w io.Writer) bool {
 	return isTerminal(w) && os.Getenv("NO_COLOR") == ""
+}
+
+// distinct refuses keys of a flag that are empty or given twice.
+func distinct(flag string, keys []string) error {
+	for i, k := range keys {
+		if strings.TrimSpace(k) == "" || slices.Contains(keys[:i], k) {
+			return usagef("--%s: the key %q is empty or given twice", flag, k)
+		}
+	}
+	return nil
 }

@@ -45,6 +45,9 @@ exactly one phase; what the source does not explain is unattributed.`,
 			if err != nil {
 				return err
 			}
+			if err := distinct("by", by); err != nil {
+				return err
+			}
 			opts := analyze.Options{By: by, AllOutcomes: allOutcomes}
 			if len(quantiles) > maxQuantiles {
 				return usagef("--quantile: %d are given, at most %d can be shown", len(quantiles), maxQuantiles)

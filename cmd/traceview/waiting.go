@@ -50,6 +50,9 @@ not what would be if they were gone.`,
 			if err != nil {
 				return err
 			}
+			if err := distinct("by", by); err != nil {
+				return err
+			}
 			opts := analyze.Options{By: by}
 			if opts.Wait, err = limits.options(cmd); err != nil {
 				return err
