@@ -115,7 +115,11 @@ func (p *page) causes(res *analyze.WaitResult) {
 		p.wrap("  ", t.format(res.UnplacedNS)+" "+t.scale.Name+" of the unknown is of requests that cannot be set beside others: their clock is another.", dim)
 	}
 	if res.Untold > 0 {
-		p.wrap("  ", requests(res.Untold)+" do not tell when they waited or ran: they may have held a replica unseen.", dim)
+		do := " do not tell when they waited or ran: they"
+		if res.Untold == 1 {
+			do = " does not tell when it waited or ran: it"
+		}
+		p.wrap("  ", requests(res.Untold)+do+" may have held a replica unseen.", dim)
 	}
 }
 

@@ -104,10 +104,7 @@ var folder = []output{
 // outputs finds out what each -o asks for.
 func outputs(env *environment, outs []string, format string) (list []output, err error) {
 	stdouts := 0
-	for i, o := range outs {
-		if target(o) != "standard output" && slices.ContainsFunc(outs[:i], func(p string) bool { return filepath.Clean(p) == filepath.Clean(o) }) {
-			return nil, usagef("-o %s is given twice", o)
-		}
+	for _, o := range outs {
 		if info, err := os.Stat(o); err == nil && info.IsDir() || strings.HasSuffix(o, "/") {
 			if format != "" {
 				return nil, usagef("-o %s is a folder: it gets all tables, so leave --format out", o)
@@ -131,6 +128,11 @@ func outputs(env *environment, outs []string, format string) (list []output, err
 	}
 	if stdouts > 1 {
 		return nil, usagef("only one output can go to standard output")
+	}
+	for i, o := range list {
+		if target(o.path) != "standard output" && slices.ContainsFunc(list[:i], func(p output) bool { return filepath.Clean(p.path) == filepath.Clean(o.path) }) {
+			return nil, usagef("-o %s is given twice", o.path)
+		}
 	}
 	return list, nil
 }
