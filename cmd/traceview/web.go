@@ -39,7 +39,14 @@ installed; the graph page alone needs graphviz.`,
 				return err
 			}
 			// Before the input is read: a port that is taken shows at once.
-			l, err := net.Listen("tcp", address)
+			host, port, err := net.SplitHostPort(address)
+			if err != nil {
+				return usagef("--http: %q is not HOST:PORT (write localhost:8080)", address)
+			}
+			if host == "" { // to the world only if it is asked for by name
+				host = "localhost"
+			}
+			l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 			if err != nil {
 				return err
 			}

@@ -41,9 +41,9 @@ func TestWeb(t *testing.T) {
 	var stderr words
 	status := make(chan int, 1)
 	go func() {
-		status <- run(ctx, []string{"web", "--no-browser", "--http", "127.0.0.1:0", filepath.Join(root, "samples", "vllm-v1.jsonl")}, strings.NewReader(""), io.Discard, &stderr)
+		status <- run(ctx, []string{"web", "--no-browser", "--http", ":0", filepath.Join(root, "samples", "vllm-v1.jsonl")}, strings.NewReader(""), io.Discard, &stderr)
 	}()
-	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+	address := regexp.MustCompile(`http://(127\.0\.0\.1|\[::1\]):\d+`)
 	var base string
 	for base == "" {
 		select {
