@@ -201,12 +201,18 @@ func (r *Report) kindsTable() *Table {
 	return t
 }
 
-// TailTable has a row for each phase of the tail and one for e2e.
-func (r *Report) TailTable() *Table {
-	t := &Table{Name: "tail", Title: "What makes the slowest slow", Columns: []Column{
-		text("phase", ""), {Name: "difference_ns", Title: "difference", Unit: UnitNanos},
+// tailTable is an empty table of what the slowest and the median ones have of
+// something.
+func tailTable(name, title, of string) *Table {
+	return &Table{Name: name, Title: title, Columns: []Column{
+		text(of, ""), {Name: "difference_ns", Title: "difference", Unit: UnitNanos},
 		{Name: "tail_mean_ns", Title: "slow", Unit: UnitNanos}, {Name: "median_mean_ns", Title: "median", Unit: UnitNanos},
 	}}
+}
+
+// TailTable has a row for each phase of the tail and one for e2e.
+func (r *Report) TailTable() *Table {
+	t := tailTable("tail", "What makes the slowest slow", "phase")
 	if r.Tail == nil {
 		return t
 	}
@@ -227,10 +233,7 @@ func (r *Report) reasonsTable() *Table {
 
 // tailCausesTable splits the waiting in the tail by cause.
 func (r *Report) tailCausesTable() *Table {
-	t := &Table{Name: "tail_causes", Title: "Why the slowest wait", Columns: []Column{
-		text("cause", ""), {Name: "difference_ns", Title: "difference", Unit: UnitNanos},
-		{Name: "tail_mean_ns", Title: "slow", Unit: UnitNanos}, {Name: "median_mean_ns", Title: "median", Unit: UnitNanos},
-	}}
+	t := tailTable("tail_causes", "Why the slowest wait", "cause")
 	if r.Tail == nil {
 		return t
 	}

@@ -55,17 +55,10 @@ input is read, in memory that does not grow.`,
 			if e.outs, err = outputs(env, outs, format); err != nil {
 				return err
 			}
-			if e.waitOpts, err = limits.options(cmd); err != nil {
+			if err := e.open(cmd, &limits, args); err != nil {
 				return err
 			}
-			e.waitOpts.By = e.by
-			if err := e.check(); err != nil {
-				return err
-			}
-			if e.src, err = e.in.open(args); err != nil {
-				return err
-			}
-			if err := e.run(cmd.Context()); err != nil {
+			if err := e.write(cmd.Context(), e.outs); err != nil {
 				return err
 			}
 			if e.rows == 0 {
@@ -174,6 +167,19 @@ func (e *exporter) blames() bool {
 	return slices.Contains(e.frames, "waiter") || slices.Contains(e.frames, "holder")
 }
 
+// open makes all ready to read the inputs.
+func (e *exporter) open(cmd *cobra.Command, limits *engineLimits, args []string) (err error) {
+	if e.waitOpts, err = limits.options(cmd); err != nil {
+		return err
+	}
+	e.waitOpts.By = e.by
+	if err := e.check(); err != nil {
+		return err
+	}
+	e.src, err = e.in.open(args)
+	return err
+}
+
 // check refuses what does not go together, and prepares what is asked for.
 func (e *exporter) check() error {
 	if err := distinct("frames", e.frames); err != nil {
@@ -210,10 +216,8 @@ func (e *exporter) check() error {
 	return nil
 }
 
-// run reads the input and writes the outputs. Each is a nested write, so that
+// write reads the input and writes the outputs. Each is a nested write, so that
 // all of them end together: none takes its place unless all input was read.
-func (e *exporter) run(ctx context.Context) error { return e.write(ctx, e.outs) }
-
 func (e *exporter) write(ctx context.Context, outs []output) error {
 	if len(outs) == 0 {
 		return e.read(ctx)

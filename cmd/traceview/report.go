@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,18 +70,9 @@ exactly one phase; what the source does not explain is unattributed.`,
 				}
 				opts.Objectives = append(opts.Objectives, v)
 			}
-			s, err := in.openReport(args, &opts)
+			s, rep, _, err := in.explain(cmd.Context(), args, opts)
 			if err != nil {
 				return err
-			}
-			a := analyze.New(opts)
-			s.opts.Reading, s.aside = a.AddReading, a.Aside
-			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
-				return err
-			}
-			rep := a.Report()
-			if rep.Counts.Requests+rep.Counts.NotInWindow+rep.Counts.Readings == 0 && s.nothingRead() {
-				return s.nothing()
 			}
 			if err := env.write(out, func(w io.Writer) error {
 				switch f {
@@ -134,15 +126,24 @@ func grouped(rep *analyze.Report, key string) bool {
 	return false
 }
 
-// openReport opens the inputs and moves the window to the analyzer, which
-// knows the first arrival only at the end.
-func (in *input) openReport(args []string, opts *analyze.Options) (*source, error) {
+// explain reads the inputs into a report and why its requests waited. The
+// window is the analyzer's, which knows the first arrival only at the end.
+func (in *input) explain(ctx context.Context, args []string, opts analyze.Options) (*source, *analyze.Report, *analyze.WaitResult, error) {
 	s, err := in.open(args)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	opts.From, opts.To = s.filter.From, s.filter.To
-	return s, nil
+	a := analyze.New(opts)
+	s.opts.Reading, s.aside = a.AddReading, a.Aside
+	if err := s.each(ctx, func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
+		return nil, nil, nil, err
+	}
+	rep, why := a.Explain()
+	if rep.Counts.Requests+rep.Counts.NotInWindow+rep.Counts.Readings == 0 && s.nothingRead() {
+		return nil, nil, nil, s.nothing()
+	}
+	return s, rep, why, nil
 }
 
 // nothingRead reports whether no input was of a format that is read.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/traceview/traceview/analyze"
 	"github.com/traceview/traceview/export"
-	"github.com/traceview/traceview/trace"
 )
 
 func newWaiting(env *environment) *cobra.Command {
@@ -57,18 +56,9 @@ not what would be if they were gone.`,
 			if opts.Wait, err = limits.options(cmd); err != nil {
 				return err
 			}
-			s, err := in.openReport(args, &opts)
+			s, rep, why, err := in.explain(cmd.Context(), args, opts)
 			if err != nil {
 				return err
-			}
-			a := analyze.New(opts)
-			s.opts.Reading, s.aside = a.AddReading, a.Aside
-			if err := s.each(cmd.Context(), func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
-				return err
-			}
-			rep, why := a.Explain()
-			if rep.Counts.Requests+rep.Counts.NotInWindow+rep.Counts.Readings == 0 && s.nothingRead() {
-				return s.nothing()
 			}
 			if err := env.write(out, func(w io.Writer) error {
 				switch f {

@@ -27,15 +27,7 @@ installed; the graph page alone needs graphviz.`,
   traceview web --frames waiter,cause,holder --no-browser traces/`,
 		Args: inputArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
-			if e.waitOpts, err = limits.options(cmd); err != nil {
-				return err
-			}
-			e.waitOpts.By = e.by
-			if err := e.check(); err != nil {
-				return err
-			}
-			if e.src, err = e.in.open(args); err != nil {
+			if err := e.open(cmd, &limits, args); err != nil {
 				return err
 			}
 			// Before the input is read: a port that is taken shows at once.
