@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 
+	"github.com/traceview/traceview/internal/scan"
 	"github.com/traceview/traceview/trace"
 )
 
@@ -36,7 +37,7 @@ type wire struct {
 	off   int64 // of the next byte of r
 	batch int   // resourceSpans seen
 	path  string
-	notes notes
+	notes scan.Notes
 }
 
 // ReadByte counts while it reads, for binary.ReadUvarint.
@@ -49,7 +50,7 @@ func (w *wire) ReadByte() (byte, error) {
 }
 
 func (w *wire) issue(code trace.Code, off int64, path, format string, args ...any) error {
-	pos := w.at.pos(off)
+	pos := w.at.Pos(off)
 	pos.Path = path
 	is := trace.NewIssue(code, pos, format, args...)
 	if !w.d.sink(nil, &is) {
@@ -241,19 +242,19 @@ func (w *wire) resourceSpans(b []byte, off int64, partial bool) error {
 }
 
 func (w *wire) begin(off int64, path string) {
-	pos := w.at.pos(off)
+	pos := w.at.Pos(off)
 	pos.Path = path
-	w.notes.begin(pos)
+	w.notes.Begin(pos)
 }
 
 // flush gives the issues that are not about one span to the sink.
 func (w *wire) flush() error {
-	for i := range w.notes.list {
-		if !w.d.sink(nil, &w.notes.list[i]) {
+	for i := range w.notes.List {
+		if !w.d.sink(nil, &w.notes.List[i]) {
 			return ErrStopped
 		}
 	}
-	w.notes.list = nil
+	w.notes.List = nil
 	return nil
 }
 
@@ -270,14 +271,14 @@ func (w *wire) resource(b []byte) *trace.Resource {
 		}
 	}
 	if f.bad >= 0 {
-		w.notes.add(trace.BadProtobuf, "the resource is malformed")
+		w.notes.Add(trace.BadProtobuf, "the resource is malformed")
 	}
 	attrs := w.d.popAttrs(base)
 	if len(attrs) == 0 {
 		return nil
 	}
 	res := &trace.Resource{Attrs: attrs}
-	if len(w.notes.list) == 0 {
+	if len(w.notes.List) == 0 {
 		w.d.resource, w.d.resText = res, append(w.d.resText[:0], b...)
 	}
 	return res
@@ -317,10 +318,10 @@ func (w *wire) scopeSpans(b []byte, off int64, resource *trace.Resource, partial
 		if f.num != 2 || f.typ != protowire.BytesType {
 			continue
 		}
-		pos := w.at.pos(off + int64(f.valAt))
+		pos := w.at.Pos(off + int64(f.valAt))
 		pos.Path = w.d.spanPath(w.path, n)
 		n++
-		w.notes.begin(pos)
+		w.notes.Begin(pos)
 		if f.cut {
 			break // container tells of it
 		}
@@ -328,13 +329,13 @@ func (w *wire) scopeSpans(b []byte, off int64, resource *trace.Resource, partial
 		base := len(w.d.attrs)
 		if at := w.span(f.val, s); at >= 0 {
 			w.d.attrs = w.d.attrs[:base]
-			w.notes.list = nil
+			w.notes.List = nil
 			if err := w.issue(trace.BadSpan, off+int64(f.valAt), pos.Path, "a span is malformed at its byte %d", at); err != nil {
 				return err
 			}
 			continue
 		}
-		s.Issues, w.notes.list = w.notes.list, nil
+		s.Issues, w.notes.List = w.notes.List, nil
 		w.d.Spans++
 		if !w.d.sink(s, nil) {
 			return ErrStopped
@@ -343,7 +344,7 @@ func (w *wire) scopeSpans(b []byte, off int64, resource *trace.Resource, partial
 	return w.container(&f, off)
 }
 
-func (w *wire) text(b []byte) string { return w.d.intern(w.notes.mend(b)) }
+func (w *wire) text(b []byte) string { return w.d.texts.Intern(w.notes.Mend(b)) }
 
 // span reads a span. It returns the place at which it is malformed; −1 where
 // it is well.
@@ -368,7 +369,7 @@ func (w *wire) span(b []byte, s *trace.Span) int {
 			if ok = f.typ == protowire.VarintType; ok && f.u <= uint64(trace.KindConsumer) {
 				s.Kind = trace.SpanKind(f.u)
 			} else if ok {
-				w.notes.add(trace.BadField, "kind is unknown")
+				w.notes.Add(trace.BadField, "kind is unknown")
 			}
 		case 7:
 			if ok = f.typ == protowire.Fixed64Type; ok {
@@ -398,7 +399,7 @@ func (w *wire) span(b []byte, s *trace.Span) int {
 			ok = true
 		}
 		if !ok {
-			w.notes.add(trace.BadField, "field %d has the wrong type", f.num)
+			w.notes.Add(trace.BadField, "field %d has the wrong type", f.num)
 		}
 	}
 	w.d.events = events
@@ -418,9 +419,9 @@ func (w *wire) span(b []byte, s *trace.Span) int {
 			size = 16
 		}
 		begin := len(id)
-		id = appendHexID(id, raw)
+		id = scan.AppendHexID(id, raw)
 		if len(id) > begin && len(raw) != size {
-			w.notes.add(trace.BadID, "the %s id %q has %d bytes", idNames[i], short(id[begin:]), len(raw))
+			w.notes.Add(trace.BadID, "the %s id %q has %d bytes", idNames[i], scan.Short(id[begin:]), len(raw))
 		}
 		ends[i] = len(id)
 	}
@@ -433,7 +434,7 @@ func (w *wire) span(b []byte, s *trace.Span) int {
 // time reads Unix nanoseconds; 0 is absent.
 func (w *wire) time(u uint64, field string) trace.Opt[trace.Time] {
 	if u > math.MaxInt64 {
-		w.notes.add(trace.TimeOutOfRange, "%s does not fit int64 nanoseconds", field)
+		w.notes.Add(trace.TimeOutOfRange, "%s does not fit int64 nanoseconds", field)
 	} else if u > 0 {
 		return trace.Some(trace.Time(u))
 	}
@@ -479,7 +480,7 @@ func (w *wire) status(b []byte, s *trace.Span) bool {
 	case code <= uint64(trace.StatusError):
 		s.Status = trace.StatusCode(code)
 	default:
-		w.notes.add(trace.BadField, "the status code is unknown")
+		w.notes.Add(trace.BadField, "the status code is unknown")
 	}
 	if code == 0 && old != 0 {
 		s.Status = trace.StatusError
@@ -525,7 +526,7 @@ func (w *wire) any(b []byte, key string) (v trace.Value, ok bool) {
 			x := math.Float64frombits(f.u)
 			if v = trace.FloatValue(x); math.IsNaN(x) || math.IsInf(x, 0) {
 				v = trace.Value{}
-				w.notes.add(trace.BadNumber, "%s is no finite number", short(key))
+				w.notes.Add(trace.BadNumber, "%s is no finite number", scan.Short(key))
 			}
 		case f.num >= 5 && f.num <= 7 && f.typ == protowire.BytesType:
 			text, ok := w.appendAny(nil, protowire.AppendBytes(protowire.AppendTag(nil, f.num, f.typ), f.val), key, 1)
@@ -550,7 +551,7 @@ func (w *wire) appendAny(dst, b []byte, key string, depth int) (text []byte, ok 
 		dst = dst[:begin] // the last wins
 		switch {
 		case f.num == 1 && f.typ == protowire.BytesType:
-			dst = appendQuoted(dst, w.notes.mend(f.val))
+			dst = scan.AppendQuoted(dst, w.notes.Mend(f.val))
 		case f.num == 2 && f.typ == protowire.VarintType:
 			dst = strconv.AppendBool(dst, f.u != 0)
 		case f.num == 3 && f.typ == protowire.VarintType:
@@ -558,15 +559,15 @@ func (w *wire) appendAny(dst, b []byte, key string, depth int) (text []byte, ok 
 		case f.num == 4 && f.typ == protowire.Fixed64Type:
 			x := math.Float64frombits(f.u)
 			if math.IsNaN(x) || math.IsInf(x, 0) {
-				w.notes.add(trace.BadNumber, "%s is no finite number", short(key))
+				w.notes.Add(trace.BadNumber, "%s is no finite number", scan.Short(key))
 			} else {
 				dst = strconv.AppendFloat(dst, x, 'g', -1, 64)
 			}
 		case f.num == 7 && f.typ == protowire.BytesType:
-			dst = appendQuoted(dst, base64.StdEncoding.AppendEncode(nil, f.val))
+			dst = scan.AppendQuoted(dst, base64.StdEncoding.AppendEncode(nil, f.val))
 		case (f.num == 5 || f.num == 6) && f.typ == protowire.BytesType:
 			if depth > maxNesting {
-				w.notes.add(trace.BadField, "%s is nested more than %d deep", short(key), maxNesting)
+				w.notes.Add(trace.BadField, "%s is nested more than %d deep", scan.Short(key), maxNesting)
 				break
 			}
 			if dst, ok = w.appendList(dst, f.val, f.num == 6, key, depth); !ok {
@@ -612,7 +613,7 @@ func (w *wire) appendList(dst, b []byte, isMap bool, key string, depth int) (tex
 			if g.bad >= 0 {
 				return nil, false
 			}
-			dst = appendQuoted(dst, w.notes.mend(name))
+			dst = scan.AppendQuoted(dst, w.notes.Mend(name))
 			dst = append(dst, ':')
 		}
 		if dst, ok = w.appendAny(dst, value, key, depth+1); !ok {

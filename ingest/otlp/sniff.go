@@ -47,7 +47,7 @@ func SniffText(head []byte) bool {
 		if i < 0 {
 			return false
 		}
-		if head = head[i:]; isRoot(head) {
+		if head = head[i:]; rootKeys.Begins(head) {
 			return true
 		}
 		head = head[1:]
