@@ -195,3 +195,15 @@ type Reading struct {
 	OutputRate       Opt[float64] // output tokens per second since the last reading
 	Preemptions      Opt[int]     // as the source counts them
 }
+
+// EngineLimits is an engine's own statement of its limits, as its log gives it
+// while the server starts. It is about an engine, not about a request.
+type EngineLimits struct {
+	Source           Source
+	Service, Replica string // as in Reading
+	Clock            Clock
+	At               Instant    // when it started; absent where the line has no time
+	Slots            Opt[int64] // requests that run at once
+	Budget           Opt[int64] // tokens in a step
+	KVTokens         Opt[int64] // tokens that fit into the KV cache
+}

@@ -26,6 +26,7 @@ const (
 	started  // the server did
 	died     // the engine did
 	stopping // the server was told to stop
+	config   // limits, told while the server starts
 )
 
 // event is what one message says. Slices point into the line.
@@ -43,6 +44,7 @@ type event struct {
 	list          bool   // of aborted: the form that prints internal ids
 	twin          bool   // of aborted: the form that follows another
 	stats         stats
+	limits        limits
 }
 
 // stats are the figures of a statistics line.
@@ -68,6 +70,9 @@ func parse(m []byte) event {
 		if m = bytes.TrimRight(m, " \t\r"); len(m) == 0 {
 			return ev
 		}
+	}
+	if ev.config(m) {
+		return ev
 	}
 	switch m[0] {
 	case 'R':

@@ -73,6 +73,7 @@ type container struct {
 	cr     bool   // that line ended in a carriage return
 	lf     bool   // some line of the engine ended without one
 
+	start    *start  // what was said of limits since the last arguments
 	deaths   []death // of its engine, since the last start
 	stopping bool    // the server was told to: what dies now is no failure
 
@@ -89,6 +90,7 @@ type mark struct{ seq, begun int }
 // held is something that waits for the year.
 type held struct {
 	req     *trace.Request
+	limits  *trace.EngineLimits
 	reading trace.Reading
 }
 
@@ -101,6 +103,7 @@ type log struct {
 	clock   clock
 
 	containers map[string]*container
+	order      []*container // as they came
 	last       *container
 	first, end *open // by arrival
 	open, seq  int
@@ -163,6 +166,7 @@ func (l *log) line(e *entry) {
 			if c = l.containers[name]; c == nil {
 				c = &container{name: name, scopes: map[string]*scope{}}
 				l.containers[name] = c
+				l.order = append(l.order, c)
 			}
 		}
 		l.last = c
@@ -215,7 +219,7 @@ func access(s []byte) bool {
 
 var torn = map[kind]string{
 	received: "Received", details: "details", added: "Added", finished: "Finished", aborted: "Aborted",
-	generated: "Generated response", served: "finished", statistics: "statistics",
+	generated: "Generated response", served: "finished", statistics: "statistics", config: "start-up",
 }
 
 func (l *log) badLine(e *entry, ev *event) trace.Issue {
@@ -236,6 +240,9 @@ func (l *log) event(c *container, e *entry, ev *event) {
 		return
 	case started:
 		l.restart(c, e)
+		return
+	case config:
+		l.config(c, e, ev)
 		return
 	case stopping:
 		c.stopping = true
@@ -861,7 +868,11 @@ func (l *log) out(h held) {
 		}
 		return
 	}
-	if h.req == nil {
+	switch {
+	case h.limits != nil:
+		l.opts.Limits(*h.limits)
+		return
+	case h.req == nil:
 		l.opts.Reading(h.reading)
 		return
 	}
@@ -889,9 +900,12 @@ func (l *log) settle() {
 	for o := l.first; o != nil; o = o.next {
 		l.date(&o.req)
 	}
-	for _, c := range l.containers {
+	for _, c := range l.order {
 		for i := range c.deaths {
 			l.place(&c.deaths[i].at)
+		}
+		if c.start != nil {
+			l.place(&c.start.at)
 		}
 	}
 	all := l.held
@@ -899,6 +913,8 @@ func (l *log) settle() {
 	for _, h := range all {
 		if h.req != nil {
 			l.date(h.req)
+		} else if h.limits != nil {
+			l.place(&h.limits.At)
 		} else if t, ok := l.clock.at(int64(h.reading.At)); ok {
 			h.reading.At = t
 		} else {
@@ -943,6 +959,9 @@ func (l *log) finish() {
 	l.unwrap.finish()
 	for l.first != nil && !l.stopped {
 		l.giveUp(l.first)
+	}
+	for _, c := range l.order {
+		l.started(c)
 	}
 	if l.waiting && !l.stopped {
 		l.settle()

@@ -75,6 +75,10 @@ type Options struct {
 	// Reading is called with each statistics line, in the log's order; nil:
 	// they are passed over.
 	Reading func(trace.Reading)
+	// Limits is called with what a server says of its limits while it starts,
+	// once an engine and start, after the last line that may add to it; nil:
+	// they are passed over.
+	Limits func(trace.EngineLimits)
 }
 
 // Sniff reports whether head, the first bytes of an input, has a line of
@@ -97,7 +101,7 @@ func Sniff(head []byte) bool {
 			return
 		}
 		ev := find(e)
-		found = found || ev.kind != other && ev.kind != started && ev.kind != died && (!ev.torn || ev.id != nil)
+		found = found || ev.kind != other && ev.kind != config && ev.kind != started && ev.kind != died && (!ev.torn || ev.id != nil)
 	}
 	head = bytes.Clone(head) // the unwrapper writes into lines
 	for len(head) > 0 && !found {
