@@ -3,6 +3,7 @@ package trace
 import (
 	"math"
 	"strconv"
+	"time"
 )
 
 // ValueKind is the type of a [Value].
@@ -139,8 +140,13 @@ type Span struct {
 	Attrs                     []Attr // in the source's order; the last of equal keys counts
 	Events                    []Event
 	Format                    string // as in Source
-	Pos                       Pos
-	Issues                    []Issue // what the decoder had to leave out or mend
+	// Step is the clock step in which the container writes times; 0: 1 ns.
+	Step time.Duration
+	// Untyped says that the container writes all values as text: that a number
+	// is text is nothing odd then.
+	Untyped bool
+	Pos     Pos
+	Issues  []Issue // what the decoder had to leave out or mend
 }
 
 // Attr returns the span's attribute of that key, the last where it repeats.

@@ -79,12 +79,15 @@ var names = [fieldCount]string{
 type fields struct {
 	v   [fieldCount]trace.Value
 	has [fieldCount]bool
+
+	untyped bool // all values are text
 }
 
-func (f *fields) read(attrs []attr) {
-	for i := range attrs {
-		if k := attrs[i].field; k != fieldNone && attrs[i].Value.Kind() != trace.ValueNone {
-			f.v[k], f.has[k] = attrs[i].Value, true
+func (f *fields) read(n *node) {
+	f.untyped = n.untyped
+	for i := range n.attrs {
+		if k := n.attrs[i].field; k != fieldNone && n.attrs[i].Value.Kind() != trace.ValueNone {
+			f.v[k], f.has[k] = n.attrs[i].Value, true
 		}
 	}
 }
@@ -120,19 +123,22 @@ func (f *fields) finish() string {
 	return t
 }
 
-// number reads a value as a number, noting text.
-func number(r *trace.Request, k field, v trace.Value) (float64, bool) {
-	if f, ok := v.Float(); ok {
-		return f, true
+// number reads a field as a number, noting text where numbers have a type.
+func (f *fields) number(r *trace.Request, k field) (float64, bool) {
+	v := f.v[k]
+	if x, ok := v.Float(); ok {
+		return x, true
 	}
 	if i, ok := v.Int(); ok {
 		return float64(i), true
 	}
 	if t, ok := v.Text(); ok {
-		f, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
-		if err == nil && !math.IsNaN(f) && !math.IsInf(f, 0) {
-			note(r, trace.NumberAsText, "%s is text", names[k])
-			return f, true
+		x, err := strconv.ParseFloat(strings.TrimSpace(t), 64)
+		if err == nil && !math.IsNaN(x) && !math.IsInf(x, 0) {
+			if !f.untyped {
+				note(r, trace.NumberAsText, "%s is text", names[k])
+			}
+			return x, true
 		}
 	}
 	note(r, trace.BadNumber, "%s is no finite number", names[k])
@@ -145,7 +151,7 @@ func (f *fields) duration(r *trace.Request, k field, limit time.Duration) (d tra
 	if !f.has[k] {
 		return d, false
 	}
-	s, ok := number(r, k, f.v[k])
+	s, ok := f.number(r, k)
 	if !ok {
 		return d, false
 	}
@@ -172,7 +178,7 @@ func (f *fields) count(r *trace.Request, k field) trace.Opt[int] {
 	if i, ok := f.v[k].Int(); ok && i >= 0 && i <= maxCount {
 		return trace.Some(int(i))
 	}
-	v, ok := number(r, k, f.v[k])
+	v, ok := f.number(r, k)
 	if !ok {
 		return trace.Opt[int]{}
 	}

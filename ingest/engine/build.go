@@ -15,7 +15,7 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 		TraceID: n.traceID, SpanID: n.spanID,
 		Source:  trace.Source{Format: n.format, Engine: n.engine, Pos: n.pos},
 		Service: n.res.service, Replica: n.res.replica,
-		Clock: trace.ClockUnix, Resolution: 1,
+		Clock: trace.ClockUnix, Resolution: n.step,
 		Issues: slices.Clone(n.issues),
 	}
 	if t, ok := n.start.Get(); ok {
@@ -26,7 +26,13 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 	}
 	f := &b.fields
 	*f = fields{}
-	f.read(n.attrs)
+	f.read(n)
+	for _, c := range children {
+		r.Resolution = max(r.Resolution, c.step)
+	}
+	for _, o := range outers {
+		r.Resolution = max(r.Resolution, o.step)
+	}
 	r.ID = f.text(fieldRequestID, fieldRID, fieldResponseID)
 	if r.Model = f.text(fieldResponseModel, fieldRequestModel); r.Model != "" {
 		r.Model = b.intern(r.Model)

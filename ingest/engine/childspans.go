@@ -58,7 +58,7 @@ func readChildren(r *trace.Request, children []*node, tokens bool) {
 		}
 		r.LastToken = last
 	}
-	if b := r.Breakdown(); max(b.Outside, b.Conflict, b.Doubled) > rounding {
+	if b := r.Breakdown(); max(b.Outside, b.Conflict, b.Doubled) > tolerance(r) {
 		note(r, trace.Inconsistent, "phase spans claim %v outside the request's span or twice", b.Outside+b.Conflict+b.Doubled)
 	}
 }

@@ -43,7 +43,11 @@
 // beyond 128 a span.
 package engine
 
-import "github.com/traceview/traceview/trace"
+import (
+	"time"
+
+	"github.com/traceview/traceview/trace"
+)
 
 // Engine says how a kind of span is recognised and read.
 type Engine struct {
@@ -101,6 +105,14 @@ const slack = 50e6
 
 // rounding is what float seconds and float start stamps may be off by.
 const rounding = 1000
+
+// tolerance is rounding, and what the steps of r's clock may be off by.
+func tolerance(r *trace.Request) time.Duration {
+	if r.Resolution > 1 {
+		return rounding + 2*r.Resolution
+	}
+	return rounding
+}
 
 // longest is the longest duration believed of a span without an end.
 const longest = 24 * 3600e9

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/traceview/traceview/trace"
 )
@@ -505,5 +506,29 @@ func TestLongChain(t *testing.T) {
 	b.Finish(yield)
 	if count != n/10 {
 		t.Errorf("%d requests and issues, want %d", count, n/10)
+	}
+}
+
+// Where a container's clock has steps, what they make of sums is nothing odd;
+// where it writes all values as text, text is.
+func TestStepsAndText(t *testing.T) {
+	micro := func(s *trace.Span) { s.Step, s.Untyped = time.Microsecond, true }
+	texts := []any{"out", "2", "queue", "0.5", "prefill", "0.0000025", "decode", "0.5", "e2e", "1.0"}
+	got := run(Options{},
+		with(span("llm_request", at(0), at(1), append([]any{"id", "steps"}, texts...)...), micro),
+		span("llm_request", at(0), at(1), append([]any{"id", "exact"}, texts...)...),
+	)
+	if len(got.requests) != 2 {
+		t.Fatalf("%d requests", len(got.requests))
+	}
+	if r := got.requests[0]; r.Resolution != time.Microsecond || len(r.Issues) > 0 || r.Output != trace.Some(2) {
+		t.Errorf("to 1 µs: resolution %v, %v tokens, %v", r.Resolution, r.Output, r.Issues)
+	}
+	has := map[trace.Code]bool{}
+	for _, is := range got.requests[1].Issues {
+		has[is.Code] = true
+	}
+	if r := got.requests[1]; r.Resolution != 1 || !has[trace.NumberAsText] || !has[trace.Inconsistent] {
+		t.Errorf("to 1 ns: resolution %v, %v", r.Resolution, r.Issues)
 	}
 }

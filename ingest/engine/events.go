@@ -141,7 +141,7 @@ func readEvents(r *trace.Request, marks []mark, e2e trace.Instant) {
 	if end, ok := r.Completed.Get(); ok && last.Present() {
 		claim(trace.Completion, last.At, end, last.Basis)
 	}
-	if b := r.Breakdown(); max(b.Outside, b.Conflict, b.Doubled) > rounding {
+	if b := r.Breakdown(); max(b.Outside, b.Conflict, b.Doubled) > tolerance(r) {
 		note(r, trace.Inconsistent, "events claim %v outside the span or twice", b.Outside+b.Conflict+b.Doubled)
 	}
 }

@@ -12,6 +12,7 @@ import (
 // clocks differ: no duration changes, the engine's part is moved as a whole,
 // and which side of it the rest of the outer span lies on is not known.
 func widen(r *trace.Request, n, outer *node) {
+	rounding := tolerance(r)
 	os, _ := outer.start.Get()
 	oe, _ := outer.end.Get()
 	es, okS := n.start.Get()
@@ -25,13 +26,13 @@ func widen(r *trace.Request, n, outer *node) {
 	case !okS && !okE:
 		return
 	case !okS:
-		if ee >= os && ee <= oe+rounding {
+		if ee >= os && ee <= oe.Add(rounding) {
 			r.Arrival, r.Completed = trace.At(os, trace.Measured), trace.At(max(oe, ee), trace.Measured)
 			claim(trace.Completion, trace.Measured, ee, oe)
 		}
 		return
 	case !okE:
-		if es >= os-rounding && es <= oe {
+		if es >= os.Add(-rounding) && es <= oe {
 			r.Arrival = trace.At(min(os, es), trace.Measured)
 			claim(trace.Arrival, trace.Measured, os, es)
 		}
@@ -88,7 +89,7 @@ func move(r *trace.Request, by time.Duration) {
 // token counts are this request's alone.
 func fillIn(r *trace.Request, outer *node, counts bool) {
 	var f fields
-	f.read(outer.attrs)
+	f.read(outer)
 	if r.Model == "" {
 		r.Model = f.text(fieldResponseModel, fieldRequestModel)
 	}

@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/traceview/traceview/trace"
 )
@@ -21,6 +22,8 @@ type node struct {
 	attrs                     []attr                // with a meaning, or grouping keys
 	marks                     []mark
 	format                    string
+	step                      time.Duration // of its clock, at least 1 ns
+	untyped                   bool          // all its values are text
 	pos                       trace.Pos
 	issues                    []trace.Issue
 
@@ -62,7 +65,7 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 	*n = node{
 		traceID: s.TraceID, spanID: s.SpanID, parentID: s.ParentID,
 		name: s.Name, kind: s.Kind, scope: s.Scope, res: b.resource(s.Resource),
-		failed: s.Status == trace.StatusError, format: s.Format, pos: s.Pos, issues: s.Issues,
+		failed: s.Status == trace.StatusError, format: s.Format, step: max(1, s.Step), untyped: s.Untyped, pos: s.Pos, issues: s.Issues,
 		attrs: n.attrs[:0], marks: n.marks[:0],
 	}
 	if len(n.name) <= maxText {

@@ -90,7 +90,7 @@ func readV1(r *trace.Request, d durations, tokens bool) {
 	if inf, ok := d.inference.Get(); ok {
 		switch {
 		case okp && okc:
-			if diff := (inf - p - c).Abs(); diff > rounding {
+			if diff := (inf - p - c).Abs(); diff > tolerance(r) {
 				note(r, trace.Inconsistent, "inference differs by %s from prefill and decode together", units.Duration(diff, 0))
 			}
 		case okp && inf >= p:
@@ -109,7 +109,7 @@ func readV1(r *trace.Request, d durations, tokens bool) {
 		piece{{trace.Queueing, q}}.place(r, start, start)
 		piece{{trace.Decode, c}}.place(r, start, decodeStart(r, d, start, c))
 		setInstants(r, tokens)
-		if rest, ok := r.E2E().Get(); ok && q+c > rest+rounding {
+		if rest, ok := r.E2E().Get(); ok && q+c > rest+tolerance(r) {
 			note(r, trace.Inconsistent, "queueing and decode together are %s longer than the span", units.Duration(q+c-rest, 0))
 		}
 		return
@@ -257,7 +257,7 @@ func frontEnd(r *trace.Request, from, to trace.Time) {
 }
 
 func checkLength(r *trace.Request, c piece) {
-	if e2e, ok := r.E2E().Get(); ok && c.length() > e2e+rounding {
+	if e2e, ok := r.E2E().Get(); ok && c.length() > e2e+tolerance(r) {
 		note(r, trace.Inconsistent, "the engine's phases are %s longer than the span", units.Duration(c.length()-e2e, 0))
 	}
 }
@@ -275,7 +275,7 @@ func readV0(r *trace.Request, d durations, tokens bool) {
 	claim := func(p trace.Phase, basis trace.Basis, from, to time.Duration) {
 		if to >= from {
 			r.Intervals = append(r.Intervals, trace.Interval{Phase: p, Basis: basis, Start: start.Add(from), End: start.Add(to)})
-		} else if from-to > rounding {
+		} else if from-to > tolerance(r) {
 			note(r, trace.Inconsistent, "%s would last %s", p, units.Duration(to-from, 0))
 		}
 	}
