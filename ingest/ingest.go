@@ -48,6 +48,8 @@ type Options struct {
 	// Reading is called with each of the engine's own statements of its state,
 	// in input order; nil: they are passed over.
 	Reading func(trace.Reading)
+	// Limits is called with what engines say of their limits, likewise.
+	Limits func(trace.EngineLimits)
 	// Progress is called now and then with the bytes read so far (as stored)
 	// over all inputs; nil: not at all.
 	Progress func(bytes int64)
@@ -76,6 +78,7 @@ func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trac
 			ctx: ctx, opts: opts.withDefaults(), yield: yield,
 			builder: engine.NewBuilder(engine.Options{MaxOpen: opts.MaxOpen}),
 			ids:     map[uint64]bool{},
+			several: len(inputs) > 1,
 		}
 		for _, in := range inputs {
 			if err := run.input(in); err != nil {
@@ -103,6 +106,9 @@ type run struct {
 	stored  int64 // bytes read as stored, over all inputs
 	told    int64 // the same when Progress was last called
 	calls   int
+
+	several bool // inputs
+	logs    logs
 
 	joined int    // requests made of spans
 	spans  []span // inputs with spans
@@ -200,6 +206,7 @@ func (run *run) finish() error {
 		is := trace.NewIssue(trace.NoRequests, s.pos, "none of its %d spans is a request's", s.n)
 		run.issue(&is)
 	}
+	run.settle()
 	run.progress(0)
 	return nil
 }
@@ -207,6 +214,9 @@ func (run *run) finish() error {
 func (run *run) fromSpans(r *trace.Request, is *trace.Issue) bool {
 	if r != nil {
 		run.joined++
+		if run.several {
+			run.logs.span(r)
+		}
 	}
 	return run.give(r, is)
 }
@@ -377,20 +387,21 @@ func (run *run) ended(p *part, err error) error {
 
 func (run *run) log(p *part, r *bufio.Reader) error {
 	found := 0
+	to := run.hold(p.in.Name)
 	err := vllmlog.Read(run.ctx, r, vllmlog.Options{
 		File: p.in.Name, ModTime: p.in.ModTime, Year: run.opts.Year, Zone: run.opts.Zone,
 		MaxRecord: int(min(run.opts.MaxRecord, math.MaxInt)),
 		Reading: func(reading trace.Reading) {
 			found++
-			if run.opts.Reading != nil {
-				run.opts.Reading(reading)
-			}
+			to.reading(reading)
 		},
+		Limits: to.limit,
 	}, func(r *trace.Request, is *trace.Issue) bool {
 		if r != nil {
 			found++
+			return to.request(r)
 		}
-		return run.give(r, is)
+		return run.issue(is)
 	})
 	if found == 0 && !run.stopped && run.ctx.Err() == nil && !p.raw.failed() {
 		is := trace.NewIssue(trace.NoRequests, p.pos(0), "no line tells of a request or of the engine's state")

@@ -63,6 +63,10 @@ const (
 	NoArrival         Code = "no-arrival"
 	RequestLoggingOff Code = "request-logging-off"
 	PreemptionSampled Code = "preemption-sampled"
+	LogAndSpan        Code = "log-and-span"
+	LogClock          Code = "log-clock"
+	EngineUnmatched   Code = "engine-unmatched"
+	ReplicaInferred   Code = "replica-inferred"
 )
 
 // Codes is every code, in the order in which check explains them.
@@ -116,6 +120,10 @@ var Codes = []CodeInfo{
 	{NoArrival, Degraded, "an end without a begin: the log starts later, or the line is missing", "take the log from before the requests began"},
 	{RequestLoggingOff, Note, "the log has statistics but no request lines", "start vLLM with --enable-log-requests, or use its spans"},
 	{PreemptionSampled, Note, "the engine reports only every fiftieth preemption", "use the engine's counter for their number"},
+	{LogAndSpan, Note, "a log tells of requests that spans tell of too; they count once, as the spans tell them", "nothing"},
+	{LogClock, Degraded, "a log's stamps are far off the spans' of the same requests; its instants were left as they are", "give the --zone, or the --year, of the log"},
+	{EngineUnmatched, Note, "it is not certain of which replica of the spans a log is; its limits and readings are shown apart", "name the replicas alike (service.instance.id and the container), or read the files of one replica alone"},
+	{ReplicaInferred, Note, "a log does not name its server; its file's name stands for it", "nothing, or give the files other names"},
 }
 
 var codeInfo = func() map[Code]CodeInfo {

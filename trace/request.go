@@ -62,6 +62,8 @@ type Request struct {
 
 	Source                  Source
 	Service, Replica, Model string // empty: not in the data
+	// ReplicaInferred: no line names the replica; a file's name stands for it.
+	ReplicaInferred bool
 
 	Clock      Clock
 	Resolution time.Duration // the coarsest clock step behind its instants
