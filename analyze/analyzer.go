@@ -372,6 +372,9 @@ func (a *Analyzer) AddReading(r trace.Reading) {
 	a.why.AddReading(r)
 }
 
+// AddLimits takes an engine's statement of its limits into account.
+func (a *Analyzer) AddLimits(l trace.EngineLimits) { a.why.AddLimits(l) }
+
 // Merge takes all that b has seen into account. Both must have been made with
 // the same options; b is not used afterwards.
 func (a *Analyzer) Merge(b *Analyzer) {

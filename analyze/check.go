@@ -24,6 +24,7 @@ type Check struct {
 	requests, inconsistent int64
 	diffs                  [len(reported)][]int64
 	readings               []trace.Reading
+	told                   []trace.EngineLimits
 	a                      *Analyzer // for windows and Little's law
 	ws                     *Waits
 	p                      physics
@@ -64,6 +65,9 @@ func (c *Check) Add(r *trace.Request) {
 
 // AddReading takes an engine's statement of its state into account.
 func (c *Check) AddReading(r trace.Reading) { c.readings = append(c.readings, r) }
+
+// AddLimits takes an engine's statement of its limits into account.
+func (c *Check) AddLimits(l trace.EngineLimits) { c.told = append(c.told, l) }
 
 // CheckReport is what was odd about an input, worst first.
 type CheckReport struct {

@@ -55,10 +55,11 @@ type tenure struct {
 // tenure looks at all replicas, each as [Waits.Result] explains it.
 func (c *Check) tenure() (tenure, Law) {
 	res := &WaitResult{ws: c.ws, of: make([]int32, c.ws.rows.n), charges: make([]int64, c.ws.rows.n)}
+	c.ws.told = c.told
 	c.ws.classify(res)
 	c.ws.group(res)
 	for _, p := range res.work {
-		p.prepare(c.ws.statedLimits(p))
+		p.prepare(c.ws.statedLimits(p, len(res.work) == 1))
 	}
 	freeSpells(res.work)
 	var h tenure

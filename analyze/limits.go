@@ -11,6 +11,7 @@ import (
 const (
 	LimitStated   = "stated"   // by the user
 	LimitData     = "data"     // an attribute of the input says so
+	LimitLog      = "log"      // the engine's log says so
 	LimitReadings = "readings" // the engine's own counts over time show it
 	LimitInferred = "inferred" // read off the instants at which waiting requests were refused
 )
@@ -42,6 +43,9 @@ type Limits struct {
 	// OverNS is how long more ran than the slots that are stated; 0 where they
 	// are not. See [ReplicaWaits.Disproved].
 	OverNS int64 `json:"over_slots_ns"`
+	// Changed: the engine's log states several values of a limit while it
+	// served these requests. Such a limit is taken as not stated.
+	Changed bool `json:"log_limits_changed"`
 	// Scarce is what varies clearly less than the other while requests are
 	// refused: "slots" or "kv_cache"; "" where neither does.
 	Scarce string `json:"scarce"`

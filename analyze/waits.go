@@ -101,6 +101,7 @@ type Waits struct {
 	dimValues [][]trace.Opt[string] // of the keys
 	key       []byte
 	readings  []trace.Reading
+	told      []trace.EngineLimits
 
 	classNames []string // while a result is made
 }
@@ -270,6 +271,7 @@ func (ws *Waits) runOf(r *trace.Request, w *waitRow, began, ended, prefilled tra
 // placeOf numbers the place of r and takes into account what r tells of it.
 func (ws *Waits) placeOf(r *trace.Request) uint32 {
 	k := append(ws.key[:0], byte(r.Clock))
+	k = binary.AppendVarint(k, int64(r.Resolution))
 	for _, s := range []string{r.Service, r.Model, r.Replica} {
 		k = binary.AppendUvarint(k, uint64(len(s)))
 		k = append(k, s...)
@@ -413,6 +415,7 @@ func (ws *Waits) Merge(o *Waits) {
 	ws.spans = append(ws.spans, o.spans...)
 	ws.text = append(ws.text, o.text...)
 	ws.readings = append(ws.readings, o.readings...)
+	ws.told = append(ws.told, o.told...)
 }
 
 // resolution is the coarsest clock step of those rows.
@@ -549,7 +552,7 @@ func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 	unplaced := ws.group(res)
 	ws.share(res.work)
 	for _, p := range res.work {
-		p.prepare(ws.statedLimits(p))
+		p.prepare(ws.statedLimits(p, len(res.work) == 1))
 	}
 	freeSpells(res.work)
 
@@ -665,7 +668,7 @@ func causeRows(sum [causeCount]causeSum, all int64, basis func(Cause) trace.Basi
 
 // basis is how the replica's waiting of a cause is known.
 func (p *replicaWork) basis(c Cause) trace.Basis {
-	stated := func(l Limit) bool { return l.How == LimitStated || l.How == LimitData }
+	stated := func(l Limit) bool { return l.How == LimitStated || l.How == LimitData || l.How == LimitLog }
 	switch c {
 	case CauseHold:
 		return trace.Derived
@@ -813,6 +816,7 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 		}
 	}
 	final := make([]place, len(ws.placeRows))
+	finest := map[place]int64{}
 	clocks := map[place]*[trace.ClockRelative + 1]int64{} // requests by clock
 	noClock := func(p place) place { p.clock = 0; return p }
 	for i, p := range ws.placeRows {
@@ -822,6 +826,9 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 			}
 		}
 		final[i] = p.place
+		if d, ok := finest[p.place]; !ok || p.resolution < d {
+			finest[p.place] = p.resolution
+		}
 		k := noClock(p.place)
 		if clocks[k] == nil {
 			clocks[k] = new([trace.ClockRelative + 1]int64)
@@ -853,7 +860,7 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 	}
 	for i := range ws.rows.n {
 		r := ws.rows.at(uint32(i))
-		if r.spans == 0 && r.runEnd <= r.runStart {
+		if r.spans == 0 && (r.runEnd <= r.runStart || ws.placeRows[r.place].coarse(finest[final[r.place]])) {
 			res.Untold++
 			continue
 		}
@@ -884,6 +891,10 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 	}
 	return unplaced
 }
+
+// coarse reports whether requests of p would blur those of a finer clock beside
+// them: a line of a log, to a second, beside spans.
+func (p *placeRow) coarse(finest int64) bool { return p.resolution >= 1e8 && finest < p.resolution/100 }
 
 // fits reports whether r's instants are such that differences fit int64.
 func (r *waitRow) fits(ws *Waits) bool {
@@ -941,8 +952,9 @@ func (ws *Waits) compare(x, y *waitRow) int {
 	})
 }
 
-// statedLimits are the limits that the user or the data say.
-func (ws *Waits) statedLimits(p *replicaWork) Limits {
+// statedLimits are the limits that the user, the data or logs say; alone: of
+// the only replica.
+func (ws *Waits) statedLimits(p *replicaWork, alone bool) Limits {
 	var slots, budget, kv trace.Opt[int64]
 	seen := map[uint32]bool{}
 	for _, i := range p.rows {
@@ -967,7 +979,9 @@ func (ws *Waits) statedLimits(p *replicaWork) Limits {
 		}
 		return Limit{}
 	}
-	return Limits{Slots: limit(ws.opts.Slots, slots), Budget: limit(ws.opts.Budget, budget), KV: limit(ws.opts.KVTokens, kv)}
+	l := Limits{Slots: limit(ws.opts.Slots, slots), Budget: limit(ws.opts.Budget, budget), KV: limit(ws.opts.KVTokens, kv)}
+	ws.fromLog(&l, p, alone)
+	return l
 }
 
 // share gives each replica the readings that are its own: those of its service

@@ -111,6 +111,8 @@ func (res *WaitResult) support(c *CauseRow) string {
 			return s + res.how()
 		case hows[LimitData]:
 			return s + "as the data say"
+		case hows[LimitLog]:
+			return s + "as the engine's log says"
 		}
 		return s + "as stated"
 	}

@@ -161,6 +161,9 @@ func (p *page) limits(res *analyze.WaitResult) {
 			parts = append(parts, "too few requests to fit what a step takes")
 		}
 		parts = append(parts, "clocks agree within "+units.Duration(time.Duration(r.ToleranceNS), 0))
+		if l.Changed {
+			parts = append(parts, "the log states several values while it served: those limits are taken as not stated")
+		}
 		if r.Sampled {
 			parts = append(parts, "the requests are a sample: what ran unseen is unknown")
 		}
@@ -189,6 +192,8 @@ func limit(name, unit string, l *analyze.Limit) string {
 			return s + "stated"
 		case analyze.LimitData:
 			return s + "as the data say"
+		case analyze.LimitLog:
+			return s + "input (log line)"
 		}
 		s += "inferred from " + percent(l.Share) + " of the refused time, in " + units.Count(l.Intervals) + " stretches"
 		if v, ok := l.Spread.Get(); ok {

@@ -447,6 +447,81 @@ func captureLog(t *testing.T) string {
 	if outcomes[trace.Error] > 0 {
 		t.Error("no request failed, and the log is read as if some had")
 	}
+	return m.String() + "\n" + captureLimits(t)
+}
+
+// captureLimits holds what the log adds to the spans: its limits are those
+// that the server was started with, and requests count once.
+func captureLimits(t *testing.T) string {
+	type limit struct {
+		Value *int64
+		How   string
+	}
+	type cause struct {
+		Cause string
+		NS    int64
+	}
+	type result struct {
+		Requests   int
+		WaitingNS  int64 `json:"waiting_ns"`
+		Confidence float64
+		Causes     []cause
+		Replicas   []struct {
+			Limits struct {
+				Slots  limit
+				Budget limit `json:"budget_tokens"`
+				KV     limit `json:"kv_tokens"`
+			}
+		}
+	}
+	m := newMarkdown("waiting", "limits", "unknown", "slots", "kv_cache", "other", "confidence")
+	waiting := func(what string, args ...string) result {
+		t.Helper()
+		var r result
+		if err := json.Unmarshal(call(t, nil, append([]string{"waiting", "--format", "json", "--year", "2026"}, args...)...), &r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Replicas) != 1 {
+			t.Fatalf("%s: %d replicas", what, len(r.Replicas))
+		}
+		l := r.Replicas[0].Limits
+		var limits []string
+		for _, x := range []struct {
+			name string
+			limit
+		}{{"slots", l.Slots}, {"budget", l.Budget}, {"KV", l.KV}} {
+			if x.Value != nil {
+				limits = append(limits, fmt.Sprintf("%s %d (%s)", x.name, *x.Value, x.How))
+			}
+		}
+		ns := map[string]int64{}
+		for _, c := range r.Causes {
+			ns[c.Cause] = c.NS
+		}
+		share := func(v int64) string { return fmt.Sprintf("%.1f %%", 100*float64(v)/float64(r.WaitingNS)) }
+		m.row(what, strings.Join(limits, ", "), share(ns["unknown"]), share(ns["slots"]), share(ns["kv_cache"]),
+			share(r.WaitingNS-ns["unknown"]-ns["slots"]-ns["kv_cache"]), fmt.Sprintf("%.1f %%", 100*r.Confidence))
+		return r
+	}
+	spans := waiting("the spans alone", captured+".jsonl")
+	both := waiting("with the log", captured+".jsonl", captured+".log.gz")
+	stated := waiting("with the limits as flags", "--max-num-seqs", strconv.Itoa(capturedSlots),
+		"--max-num-batched-tokens", strconv.Itoa(capturedBudget), "--kv-tokens", strconv.Itoa(capturedKV), captured+".jsonl")
+	l := both.Replicas[0].Limits
+	for _, x := range []struct {
+		limit
+		want int64
+	}{{l.Slots, capturedSlots}, {l.Budget, capturedBudget}, {l.KV, capturedKV}} {
+		if x.Value == nil || *x.Value != x.want || x.How != analyze.LimitLog {
+			t.Errorf("the log states %+v, want %d", x.limit, x.want)
+		}
+	}
+	if !slices.Equal(both.Causes, stated.Causes) || both.WaitingNS != spans.WaitingNS {
+		t.Errorf("causes with the log are %v, with the same limits as flags %v", both.Causes, stated.Causes)
+	}
+	if left := both.Requests - spans.Requests; left < 0 || left > 20 {
+		t.Errorf("%d requests with the log and %d without: some count twice", both.Requests, spans.Requests)
+	}
 	return m.String()
 }
 

@@ -46,7 +46,7 @@ every trace obeys fail here, hold, or cannot be tested on this input.
 			if cmd.Flags().Changed("max-num-seqs") {
 				c.Limits.Slots = trace.Some(slots)
 			}
-			s.opts.Reading = c.AddReading
+			s.opts.Reading, s.opts.Limits = c.AddReading, c.AddLimits
 			if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error { c.Add(r); return nil }); err != nil {
 				return err
 			}

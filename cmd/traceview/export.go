@@ -271,6 +271,7 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 func (e *exporter) read(ctx context.Context) error {
 	if e.waits != nil {
 		e.src.aside = e.waits.Aside
+		e.src.opts.Limits = e.waits.AddLimits
 		e.src.opts.Reading = func(r trace.Reading) {
 			e.waits.AddReading(r)
 			if e.windows != nil {

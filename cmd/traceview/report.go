@@ -135,7 +135,7 @@ func (in *input) explain(ctx context.Context, args []string, opts analyze.Option
 	}
 	opts.From, opts.To = s.filter.From, s.filter.To
 	a := analyze.New(opts)
-	s.opts.Reading, s.aside = a.AddReading, a.Aside
+	s.opts.Reading, s.opts.Limits, s.aside = a.AddReading, a.AddLimits, a.Aside
 	if err := s.each(ctx, func(r *trace.Request) error { a.Add(r); return s.fits(r) }); err != nil {
 		return nil, nil, nil, err
 	}

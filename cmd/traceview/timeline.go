@@ -65,7 +65,7 @@ grew in standard deviations of what chance does.`,
 				windows.AddReading(r)
 				waits.AddReading(r)
 			}
-			s.aside = waits.Aside
+			s.opts.Limits, s.aside = waits.AddLimits, waits.Aside
 			var requests int64
 			if err := s.eachInWindow(cmd.Context(), func(r *trace.Request) error {
 				requests++

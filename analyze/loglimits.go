@@ -1,0 +1,85 @@
+package analyze
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/traceview/traceview/trace"
+)
+
+// AddLimits takes an engine's statement of its limits into account: what is
+// not stated by the user or by attributes is taken from it, at the replica
+// that has its service and name, or at the only one where it names none.
+func (ws *Waits) AddLimits(l trace.EngineLimits) { ws.told = append(ws.told, l) }
+
+// fromLog fills in what engines' logs say of the limits of p's engine while it
+// served. Limits that changed in that time are not used, since a replica has
+// one of each.
+func (ws *Waits) fromLog(l *Limits, p *replicaWork, alone bool) {
+	type server struct{ file, replica string }
+	byServer := map[server][]trace.EngineLimits{}
+	for _, t := range ws.told {
+		own := t.Service == p.key.service && t.Replica == p.key.replica
+		unnamed := t.Service == "" && t.Replica == ""
+		if t.Clock == p.key.clock && (own || alone && unnamed) {
+			k := server{t.Source.Pos.File, t.Replica}
+			byServer[k] = append(byServer[k], t)
+		}
+	}
+	if len(byServer) == 0 {
+		return
+	}
+	from, to := ws.extent(p.rows)
+	for _, x := range []struct {
+		to *Limit
+		of func(*trace.EngineLimits) trace.Opt[int64]
+	}{
+		{&l.Slots, func(t *trace.EngineLimits) trace.Opt[int64] { return t.Slots }},
+		{&l.Budget, func(t *trace.EngineLimits) trace.Opt[int64] { return t.Budget }},
+		{&l.KV, func(t *trace.EngineLimits) trace.Opt[int64] { return t.KVTokens }},
+	} {
+		if x.to.Value.Present() {
+			continue
+		}
+		var value trace.Opt[int64]
+		differ := false
+		for _, told := range byServer {
+			slices.SortStableFunc(told, func(a, b trace.EngineLimits) int { return cmp.Compare(a.At.At, b.At.At) })
+			for i := range told {
+				began, dated := told[i].At.Get()
+				if dated && int64(began) > to {
+					continue // it served later
+				}
+				if i+1 < len(told) && told[i+1].At.Present() && int64(told[i+1].At.At) <= from {
+					continue // or before
+				}
+				if v, ok := x.of(&told[i]).Get(); ok {
+					differ = differ || value.Or(v) != v
+					value = trace.Some(v)
+				}
+			}
+		}
+		switch v, ok := value.Get(); {
+		case differ:
+			l.Changed = true
+		case ok:
+			*x.to = known(v, LimitLog)
+		}
+	}
+}
+
+// extent is from when to when rows waited and ran.
+func (ws *Waits) extent(rows []uint32) (from, to int64) {
+	from, to = math.MaxInt64, math.MinInt64
+	for _, i := range rows {
+		r := ws.rows.at(i)
+		for _, s := range ws.spansOf(r) {
+			from, to = min(from, s.start), max(to, s.end)
+		}
+		if r.runEnd > r.runStart {
+			from, to = min(from, r.runStart), max(to, r.runEnd)
+		}
+	}
+	return from, to
+}

@@ -1,0 +1,103 @@
+package analyze
+
+import (
+	"testing"
+	"time"
+
+	"github.com/traceview/traceview/internal/reqtext"
+	"github.com/traceview/traceview/trace"
+)
+
+// What a log says of limits counts where it is the replica's for certain, and
+// while it holds.
+func TestWaitsLogLimits(t *testing.T) {
+	const two = `
+a queued=0 scheduled=0 last=10ms end=10ms decode=0..10ms service=s replica=r
+b queued=0 scheduled=10ms last=20ms end=20ms queueing=0..10ms decode=10ms..20ms service=s replica=r
+`
+	const other = `
+c queued=0 scheduled=0 last=10ms end=10ms decode=0..10ms service=s replica=r2
+`
+	const attr = `
+a queued=0 scheduled=0 last=10ms end=10ms decode=0..10ms service=s replica=r @vllm.max_num_seqs=3
+b queued=0 scheduled=10ms last=20ms end=20ms queueing=0..10ms decode=10ms..20ms service=s replica=r
+`
+	told := func(service, replica string, at time.Duration, slots int64) trace.EngineLimits {
+		return trace.EngineLimits{
+			Clock: trace.ClockUnix, Service: service, Replica: replica,
+			At: trace.At(reqtext.Base.Add(at), trace.Measured), Slots: trace.Some(slots),
+		}
+	}
+	none := trace.Opt[int64]{}
+	undated := told("s", "r", 0, 1)
+	undated.At = trace.Instant{}
+	monotonic := told("s", "r", -time.Second, 1)
+	monotonic.Clock = trace.ClockMonotonic
+	for _, c := range []struct {
+		name    string
+		text    string
+		opts    WaitOptions
+		told    []trace.EngineLimits
+		slots   trace.Opt[int64]
+		how     string
+		changed bool
+	}{
+		{"of this replica", two + other, WaitOptions{}, []trace.EngineLimits{told("s", "r", -time.Second, 1)}, trace.Some[int64](1), LimitLog, false},
+		{"of no name, and this is the only one", two, WaitOptions{}, []trace.EngineLimits{told("", "", -time.Second, 1)}, trace.Some[int64](1), LimitLog, false},
+		{"of no name, and there are two", two + other, WaitOptions{}, []trace.EngineLimits{told("", "", -time.Second, 1)}, none, "", false},
+		{"of another", two, WaitOptions{}, []trace.EngineLimits{told("s", "x", -time.Second, 1)}, none, "", false},
+		{"on another clock", two, WaitOptions{}, []trace.EngineLimits{monotonic}, none, "", false},
+		{"without a time", two, WaitOptions{}, []trace.EngineLimits{undated}, trace.Some[int64](1), LimitLog, false},
+		{"the user's goes first", two, WaitOptions{Slots: trace.Some[int64](5)}, []trace.EngineLimits{told("s", "r", -time.Second, 1)}, trace.Some[int64](5), LimitStated, false},
+		{"an attribute's goes first", attr, WaitOptions{}, []trace.EngineLimits{told("s", "r", -time.Second, 1)}, trace.Some[int64](3), LimitData, false},
+		{"a start before and one after", two, WaitOptions{}, []trace.EngineLimits{
+			told("s", "r", time.Hour, 8), told("s", "r", -time.Hour, 9), told("s", "r", -time.Second, 1),
+		}, trace.Some[int64](1), LimitLog, false},
+		{"two starts with the same", two, WaitOptions{}, []trace.EngineLimits{told("s", "r", -time.Second, 1), told("s", "r", 15*time.Millisecond, 1)}, trace.Some[int64](1), LimitLog, false},
+		{"two starts with others", two, WaitOptions{}, []trace.EngineLimits{told("s", "r", -time.Second, 1), told("s", "r", 15*time.Millisecond, 2)}, none, "", true},
+	} {
+		ws, later := NewWaits(c.opts), NewWaits(c.opts)
+		for _, r := range reqtext.MustParse(t, c.text) {
+			ws.Add(r)
+		}
+		for i, l := range c.told {
+			if i%2 == 0 {
+				ws.AddLimits(l)
+			} else {
+				later.AddLimits(l)
+			}
+		}
+		ws.Merge(later)
+		for _, rep := range ws.Result().Replicas {
+			if rep.Replica != "r" {
+				continue
+			}
+			l := rep.Limits
+			if l.Slots.Value != c.slots || l.Slots.How != c.how || l.Changed != c.changed {
+				t.Errorf("%s: slots %+v, changed %v", c.name, l.Slots, l.Changed)
+			}
+		}
+	}
+}
+
+// Requests of a log, stamped to the second, do not blur those of spans that
+// share their replica.
+func TestWaitsCoarse(t *testing.T) {
+	ws := NewWaits(WaitOptions{Slots: trace.Some[int64](1)})
+	for _, r := range reqtext.MustParse(t, `
+a queued=0 scheduled=0 last=10ms end=10ms decode=0..10ms replica=r
+b queued=0 scheduled=10ms last=20ms end=20ms queueing=0..10ms decode=10ms..20ms replica=r
+`) {
+		ws.Add(r)
+	}
+	for _, r := range reqtext.MustParse(t, `
+l arrival=0 first=0 last=1s end=1s decode=0..1s replica=r
+`) {
+		r.Resolution = time.Second
+		ws.Add(r)
+	}
+	res := ws.Result()
+	if res.Untold != 1 || res.Replicas[0].RunningPeak != 1 || res.Replicas[0].ToleranceNS >= int64(time.Millisecond) {
+		t.Errorf("untold %d, at most %d, tolerance %d", res.Untold, res.Replicas[0].RunningPeak, res.Replicas[0].ToleranceNS)
+	}
+}
