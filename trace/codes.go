@@ -48,6 +48,7 @@ const (
 	PhaseTooLong      Code = "phase-too-long"
 	Inconsistent      Code = "inconsistent"
 	NestedRequest     Code = "nested-request"
+	HalfRequest       Code = "half-request"
 	EngineAmbiguous   Code = "engine-ambiguous"
 	EngineUnknown     Code = "engine-unknown"
 	RequestIDReused   Code = "request-id-reused"
@@ -105,6 +106,7 @@ var Codes = []CodeInfo{
 	{PhaseTooLong, Degraded, "a phase is longer than its request; it counts as not reported", "nothing: the engine never stamped the phase's begin"},
 	{Inconsistent, Degraded, "the phases claim more time than the request took, or the same time twice", "distrust this request's split; see the columns overlap_ns, outside_ns, conflict_ns"},
 	{NestedRequest, Note, "a request span lies inside another; they count as one request", "nothing, unless both are requests of their own: then give them separate traces"},
+	{HalfRequest, Degraded, "of a request that ran on a prefill and a decode engine only one engine's span is there", "add the other engine's file, and let the router pass on the trace's context"},
 	{EngineAmbiguous, Note, "several engines write spans like this; read with what is true of all", "state the engine's scope name in the exporter"},
 	{EngineUnknown, Note, "no engine was recognised: end-to-end time only, all of it unattributed", "see the README's table of engines"},
 	{RequestIDReused, Note, "a request id stands for more than one request", "nothing: clients may choose ids"},

@@ -7,10 +7,22 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
-// build makes the request of n. children are its phase spans; outers are the
-// spans around it, innermost first, of which the last gives arrival and
-// completion; single says that no other request is below them.
-func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.Request {
+// family is what stands around the span of a request.
+type family struct {
+	children []*node // its phase spans
+	// The spans around it, innermost first. The last gives arrival and
+	// completion; single: no other request is below it.
+	outers []*node
+	single bool
+	// The span of the prefill engine, where n is the decode engine's, and its
+	// phase spans.
+	prefill         *node
+	prefillChildren []*node
+	part            bool // what is built goes into another request
+}
+
+// build makes the request of n.
+func (b *Builder) build(n *node, around family) *trace.Request {
 	r := &trace.Request{
 		TraceID: n.traceID, SpanID: n.spanID,
 		Source:  trace.Source{Format: n.format, Engine: n.engine, Pos: n.pos},
@@ -27,10 +39,10 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 	f := &b.fields
 	*f = fields{}
 	f.read(n)
-	for _, c := range children {
+	for _, c := range around.children {
 		r.Resolution = max(r.Resolution, c.step)
 	}
-	for _, o := range outers {
+	for _, o := range around.outers {
 		r.Resolution = max(r.Resolution, o.step)
 	}
 	r.ID = f.text(fieldRequestID, fieldRID, fieldResponseID)
@@ -45,7 +57,10 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 
 	d := f.durations(r)
 	tokens := r.Output.Or(1) > 0
-	b.phases(r, n, d, children, tokens)
+	b.phases(r, n, d, around.children, tokens)
+	if n.sgl != nil && n.sgl.replica != "" && r.Replica == "" {
+		r.Replica = n.sgl.replica
+	}
 	if at, ok := n.rawEnd.Get(); ok {
 		r.SetAttr("raw_end_unix_nano", trace.IntValue(int64(at)))
 	}
@@ -54,15 +69,25 @@ func (b *Builder) build(n *node, children, outers []*node, single bool) *trace.R
 	// An answer that refuses, where no engine was seen to take the request up:
 	// it never came to a queue.
 	refused := n.refused && len(r.Intervals) == 0 && !r.FirstToken.Present()
+	outers := around.outers
+	b.attributes(r, n, outers)
+	if n.half == decodeHalf && n.engine != sglang {
+		awaitsCache(r)
+	}
+	if p := around.prefill; p != nil {
+		joinHalves(r, b.build(p, family{children: around.prefillChildren, part: true}), n.engine == sglang)
+		failed, aborted = failed || p.failed, aborted || p.aborted
+	} else if !around.part && (n.half == prefillHalf || n.half == decodeHalf) {
+		lone(r, n.half)
+	}
 	if len(outers) > 0 {
 		outer := outers[len(outers)-1]
-		widen(r, n, outer)
+		widen(r, outer)
 		for _, o := range outers {
-			fillIn(r, o, single)
+			fillIn(r, o, around.single)
 		}
 		failed, aborted = failed || outer.failed, aborted || outer.aborted
 	}
-	b.attributes(r, n, outers)
 
 	never := d.garbage && !tokens
 	switch {
@@ -101,6 +126,11 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 	}
 	ttft, okTTFT := d.ttft.Get()
 	switch {
+	case n.engine == sglang && len(children) > 0:
+		if okStart && okTTFT && tokens && n.half != prefillHalf {
+			r.FirstToken = trace.At(start.Add(ttft), trace.Measured)
+		}
+		readStages(r, n, children, d, tokens)
 	case len(children) > 0 || hasScheduling(n.marks):
 		if okStart && okTTFT && tokens {
 			r.FirstToken = trace.At(start.Add(ttft), trace.Measured)

@@ -12,6 +12,11 @@
 // Client and server spans above a request give its arrival and end, as long as
 // all requests below them are that one or samples of it.
 //
+// Of a request that ran on a prefill and a decode engine, both engines' spans
+// are one request: the first gives arrival and prefill, the second the rest,
+// and the time in which the KV cache is on its way is transfer. If one of the
+// two is missing, the other counts with a half-request issue.
+//
 // # Outcomes
 //
 // No end or no start: incomplete. Else a status, an error.type or a finish
@@ -73,8 +78,8 @@ const (
 // Engines lists what is recognised, in the order in which it is tried.
 var Engines = []Engine{
 	{sglang, `scope "sglang server", module "sglang::request" or service.name "sglang"`,
-		"observability/trace.py of 2026",
-		"queueing apart from prefill (time_in_model_prefill starts at dispatch), preemption; stage spans are not read"},
+		"observability/trace.py and req_time_stats.py of 2026, tracing/trace.py of 2025",
+		"where its schedulers' stages are missing (several tokenizer workers): queueing apart from prefill, preemption"},
 	{vllmV1, `llm_request with gen_ai.latency.time_in_model_prefill, _decode or _inference, or vLLM's newer scope`,
 		"v0.10.2 to the tree of 2026-09",
 		"the model, preemption (inside prefill or decode), how front-end time divides into before and after, aborted requests"},

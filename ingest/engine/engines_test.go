@@ -97,9 +97,9 @@ func TestEngines(t *testing.T) {
 		}, []string{
 			"7d1e sglang ok arrival=0 first=0.9 last=~2.4 end=2.5 | arrival=0.15 queueing|prefill=0.75 decode=1.5 completion=0.1",
 			"inf sglang ok arrival=0 end=2.5 | queueing|prefill|decode=2 unattributed=0.5",
+			"bare sglang ok arrival=0 end=2.5 | unattributed=2.5",
 			"pre sglang ok arrival=0 end=2.5 | queueing|prefill=0.75 unattributed=1.75",
 			"dec sglang ok arrival=0 first=~1.25 last=~2 end=2.5 | decode=0.75 completion=0.5 unattributed=1.25",
-			"bare sglang ok arrival=0 end=2.5 | unattributed=2.5",
 		}},
 		{"latencies of an unknown writer", []*trace.Span{
 			with(span("generate", at(0), at(2), "id", "a", "prefill", 0.5, "decode", 1.0, "ttft", 0.75, "e2e", 2.0), scope("x")),

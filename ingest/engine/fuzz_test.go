@@ -28,10 +28,13 @@ func (s *source) next(n int) int {
 
 var (
 	fuzzNames = []string{"llm_request", "POST /v1/completions", "queue", "prefill", "decode", "preempted", "inference",
-		"step", "kv_transfer", " Req 1", "llm_core", "Load model", "detokenize"}
+		"step", "kv_transfer", " Req 1", "llm_core", "Load model", "detokenize",
+		"prefill Req 1", "decode Req 2", "Scheduler [TP 1] (host:a | pid:1)", "prefill_waiting", "prefill_forward", "decode_forward", "decode_loop",
+		"prefill_transfer_kv_cache", "decode_transferred"}
 	fuzzKeys = []string{"queue", "ttft", "e2e", "prefill", "decode", "inference", "id", "in", "out",
-		"gen_ai.response.finish_reason", "http.route", "gen_ai.prompt", "code.function", "module", "llm_d.x", "rid", "tenant"}
-	fuzzEvents    = []string{"QUEUED", "SCHEDULED", "PREEMPTED", "RESUMED", "first_token", "LAST_TOKEN", "journey.FINISHED", "x"}
+		"gen_ai.response.finish_reason", "http.route", "gen_ai.prompt", "code.function", "module", "llm_d.x", "rid", "tenant",
+		"bootstrap_room", "tp_rank", "gen_ai.request.max_tokens"}
+	fuzzEvents    = []string{"QUEUED", "SCHEDULED", "PREEMPTED", "RESUMED", "first_token", "LAST_TOKEN", "journey.FINISHED", "x", "retract"}
 	fuzzResources = []*trace.Resource{
 		nil,
 		{Attrs: attributes("service.name", "vllm-server", "vllm.process_id", "4", "gen_ai.prompt", secret)},

@@ -25,14 +25,19 @@ type Builder struct {
 	fields    fields       // of the request being built
 	attrs     []trace.Attr // likewise
 	one       node         // of the span at hand
+	rooms     map[string]*group
+	steps     map[[2]string]*node // of decoding, by trace and parent
 	stopped   bool
 	yield     func(*trace.Request, *trace.Issue) bool
 }
 
-// group is what is held of one trace.
+// group is what is held of one trace, or of several that share a request.
 type group struct {
 	id    string
 	nodes []*node
+	also  []string // the other traces
+	rooms []string
+	steps [][2]string
 }
 
 // NewBuilder returns a Builder without spans.
@@ -43,6 +48,7 @@ func NewBuilder(o Options) *Builder {
 	return &Builder{
 		max: o.MaxOpen, groups: map[string]*group{}, seen: newLedger(max(o.MaxOpen, 1<<16)),
 		resources: map[*trace.Resource]*resource{}, texts: map[string]string{},
+		rooms: map[string]*group{}, steps: map[[2]string]*node{},
 	}
 }
 
@@ -55,6 +61,10 @@ func (b *Builder) Add(s *trace.Span, yield func(*trace.Request, *trace.Issue) bo
 	b.yield = yield
 	if b.stopped {
 		return false
+	}
+	if isStep(s) && s.TraceID != "" && s.ParentID != "" {
+		b.foldStep(s)
+		return !b.stopped
 	}
 	n := &b.one
 	b.fill(n, s)
@@ -73,7 +83,7 @@ func (b *Builder) Add(s *trace.Span, yield func(*trace.Request, *trace.Issue) bo
 	switch {
 	case isStartup(s):
 	case now:
-		b.send(b.build(n, nil, nil, true))
+		b.send(b.build(n, family{single: true}))
 	default:
 		b.hold(n)
 	}
@@ -122,10 +132,11 @@ func (b *Builder) single(n *node, startup bool) {
 		}
 		return
 	}
-	b.send(b.build(n, nil, nil, true))
+	b.send(b.build(n, family{single: true}))
 }
 
-func (b *Builder) hold(n *node) {
+// hold keeps n until its trace is closed. It returns what is kept.
+func (b *Builder) hold(n *node) *node {
 	g := b.groups[n.traceID]
 	if g == nil {
 		g = &group{id: n.traceID}
@@ -133,14 +144,53 @@ func (b *Builder) hold(n *node) {
 		b.order = append(b.order, g)
 	}
 	kept := *n
-	kept.traceID = g.id
+	if n.traceID == g.id {
+		kept.traceID = g.id
+	}
 	kept.attrs, kept.marks = slices.Clone(n.attrs), slices.Clone(n.marks)
 	g.nodes = append(g.nodes, &kept)
+	if n.half != noHalf && n.sgl != nil && n.sgl.room != "" {
+		g = b.meet(g, n.sgl.room)
+	}
+	if n.sgl != nil && n.sgl.stage == "decode_loop" {
+		g.steps = append(g.steps, [2]string{kept.traceID, kept.parentID})
+	}
 	for b.held++; b.held > b.max && !b.stopped; {
-		g := b.order[0]
-		b.tell(trace.NewIssue(trace.TooManyOpen, g.nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, len(g.nodes), b.max))
+		if g := b.order[0]; len(g.nodes) > 0 {
+			b.tell(trace.NewIssue(trace.TooManyOpen, g.nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, len(g.nodes), b.max))
+		}
 		b.close()
 	}
+	return &kept
+}
+
+// meet joins g with the trace that has a request of the same room. It returns
+// what they are one in.
+func (b *Builder) meet(g *group, room string) *group {
+	other := b.rooms[room]
+	switch {
+	case other == nil:
+		b.rooms[room] = g
+		g.rooms = append(g.rooms, room)
+	case other != g:
+		if len(other.nodes) < len(g.nodes) {
+			g, other = other, g
+		}
+		// The smaller one, g, goes into the other; its place in the order stays empty.
+		other.nodes = append(other.nodes, g.nodes...)
+		other.also = append(append(other.also, g.id), g.also...)
+		other.rooms = append(other.rooms, g.rooms...)
+		other.steps = append(other.steps, g.steps...)
+		for _, id := range append(g.also, g.id) {
+			b.groups[id] = other
+		}
+		for _, room := range g.rooms {
+			b.rooms[room] = other
+		}
+		g.nodes, g.also, g.rooms, g.steps = nil, nil, nil, nil
+		return other
+	}
+	return g
 }
 
 // link is a node's place in its trace. Indices are of nodes; -1: none.
@@ -155,6 +205,9 @@ type link struct {
 	mixed               bool        // the requests at or below are not one
 	above               trace.Phase // the nearest phase span above, below the owner
 	odd                 trace.Code  // what is wrong with the link to its parent
+	half                half        // which of two engines it is of, by itself or what is above
+	into, from          int32       // of the halves of a request: the one that goes on, and the one before
+	halved              bool        // a half that goes on elsewhere is at or below
 	covered             bool        // it or a span above is below one whose request was yielded
 	nested              bool        // it reads as a request, but another above or below it counts
 	served              bool        // a server span is above
@@ -165,7 +218,19 @@ func (b *Builder) close() {
 	g := b.order[0]
 	b.order[0] = nil
 	b.order = b.order[1:]
+	if len(g.nodes) == 0 {
+		return // it went into another
+	}
 	delete(b.groups, g.id)
+	for _, id := range g.also {
+		delete(b.groups, id)
+	}
+	for _, room := range g.rooms {
+		delete(b.rooms, room)
+	}
+	for _, k := range g.steps {
+		delete(b.steps, k)
+	}
 	b.held -= len(g.nodes)
 
 	nodes := g.nodes
@@ -173,7 +238,7 @@ func (b *Builder) close() {
 		return cmp.Or(cmp.Compare(x.start.Or(0), y.start.Or(0)), cmp.Compare(x.spanID, y.spanID),
 			cmp.Compare(x.end.Or(0), y.end.Or(0)), cmp.Compare(x.name, y.name))
 	})
-	links := b.link(nodes)
+	links := b.link(nodes, len(g.also) > 0)
 	order := topDown(links)
 
 	for _, i := range order {
@@ -182,9 +247,13 @@ func (b *Builder) close() {
 		if p := l.parent; p >= 0 {
 			l.owner, l.covered = links[p].owner, links[p].covered
 			l.served = links[p].served || nodes[p].kind == trace.KindServer
+			l.half = links[p].half
 			if l.odd == "" {
 				l.odd = links[p].odd
 			}
+		}
+		if n.half != noHalf {
+			l.half = n.half
 		}
 		if l.covered {
 			l.nested = n.engine != "" && n.hasLatency()
@@ -200,12 +269,17 @@ func (b *Builder) close() {
 			}
 		}
 	}
+	pair(nodes, links, order)
 	for _, i := range slices.Backward(order) {
 		// Of nested requests the innermost counts; a span around several that
 		// has no latencies of its own is none.
 		l, n := &links[i], nodes[i]
 		if n.engine != "" {
 			switch {
+			case l.into >= 0:
+				l.halved = true // it counts where the other half does
+			case l.below == 0 && l.halved:
+				n.engine = ""
 			case l.below == 0:
 				l.below, l.request = 1, i
 			case l.mixed && n.hasLatency():
@@ -216,6 +290,9 @@ func (b *Builder) close() {
 				l.nested = n.hasLatency() || n.sample != "" && nodes[l.request].sample != "" && n.sample != nodes[l.request].sample
 				n.engine = ""
 			}
+		}
+		if p := l.parent; p >= 0 {
+			links[p].halved = links[p].halved || l.halved
 		}
 		if p := l.parent; p >= 0 && l.below > 0 {
 			up := &links[p]
@@ -244,6 +321,9 @@ func (b *Builder) close() {
 			l.owner = i
 			continue
 		}
+		if n.sgl != nil && up != nil {
+			threads(n, nodes[l.parent], l.owner, nodes)
+		}
 		if l.top < 0 && n.outer && l.below > 0 && !l.mixed {
 			l.top = i
 		}
@@ -270,6 +350,9 @@ func (b *Builder) emit(nodes []*node, links []link) {
 				n.engine = unknown
 			}
 		}
+		if n.engine != "" && l.into >= 0 {
+			continue // told with its other half
+		}
 		if n.engine == "" {
 			for _, is := range n.issues {
 				b.tell(is)
@@ -282,28 +365,38 @@ func (b *Builder) emit(nodes []*node, links []link) {
 			}
 			continue
 		}
-		var children, outers []*node
-		for c := l.phases; c >= 0; c = links[c].nextPhase {
-			children = append(children, nodes[c])
+		if n.half == noHalf && l.half != eitherHalf {
+			n.half = l.half
 		}
-		slices.Reverse(children) // as they were met
-		single := true
+		f := family{children: phasesOf(nodes, links, int32(i)), single: true}
+		if p := l.from; p >= 0 {
+			f.prefill, f.prefillChildren = nodes[p], phasesOf(nodes, links, p)
+		}
 		if l.parent >= 0 && links[l.parent].top >= 0 {
 			top := links[l.parent].top
-			single = links[top].below == 1
+			f.single = links[top].below == 1
 			for p, steps := l.parent, 0; p >= 0 && p != top && steps < maxClimb; p, steps = links[p].parent, steps+1 {
 				if nodes[p].outer {
-					outers = append(outers, nodes[p])
+					f.outers = append(f.outers, nodes[p])
 				}
 			}
-			outers = append(outers, nodes[top])
+			f.outers = append(f.outers, nodes[top])
 		}
-		r := b.build(n, children, outers, single)
+		r := b.build(n, f)
 		if l.odd != "" {
 			note(r, l.odd, "its span, or one above it, %s", oddLink[l.odd])
 		}
 		b.send(r)
 	}
+}
+
+// phasesOf returns the phase spans of the request i, as they were met.
+func phasesOf(nodes []*node, links []link, i int32) (children []*node) {
+	for c := links[i].phases; c >= 0; c = links[c].nextPhase {
+		children = append(children, nodes[c])
+	}
+	slices.Reverse(children)
+	return children
 }
 
 // maxClimb is how many spans above a request are asked for attributes.
@@ -316,18 +409,25 @@ var oddLink = map[trace.Code]string{
 }
 
 // link finds each node's parent; links that lead nowhere or in a circle are
-// cut and marked.
-func (b *Builder) link(nodes []*node) []link {
+// cut and marked. traces: the nodes are of several.
+func (b *Builder) link(nodes []*node, traces bool) []link {
 	links := make([]link, len(nodes))
 	byID := make(map[string]int32, len(nodes))
+	id := func(traceID, spanID string) string {
+		if traces {
+			return traceID + "/" + spanID
+		}
+		return spanID
+	}
 	same := make([]int32, len(nodes)) // the next node of the same id
 	for i := len(nodes) - 1; i >= 0; i-- {
-		links[i] = link{parent: -1, child: -1, next: -1, owner: -1, top: -1, request: -1, phases: -1, nextPhase: -1}
+		links[i] = link{parent: -1, child: -1, next: -1, owner: -1, top: -1, request: -1, phases: -1, nextPhase: -1, into: -1, from: -1}
 		same[i] = -1
-		if j, ok := byID[nodes[i].spanID]; ok {
+		name := id(nodes[i].traceID, nodes[i].spanID)
+		if j, ok := byID[name]; ok {
 			same[i] = j
 		}
-		byID[nodes[i].spanID] = int32(i)
+		byID[name] = int32(i)
 	}
 	for i, n := range nodes {
 		if n.parentID == "" {
@@ -337,7 +437,7 @@ func (b *Builder) link(nodes []*node) []link {
 			links[i].odd = trace.SelfParent
 			continue
 		}
-		p, ok := byID[n.parentID]
+		p, ok := byID[id(n.traceID, n.parentID)]
 		if !ok {
 			if s, ok := b.seen.get(b.seen.key(n.traceID, n.parentID)); ok {
 				links[i].covered = s.streamed

@@ -7,16 +7,16 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
-// widen gives r, read off the engine's span n, the arrival and end of the
-// outermost service around it. Where the engine's span sticks out of it, two
+// widen gives r, read off the engine's spans, the arrival and end of the
+// outermost service around them. Where the engine's span sticks out of it, two
 // clocks differ: no duration changes, the engine's part is moved as a whole,
 // and which side of it the rest of the outer span lies on is not known.
-func widen(r *trace.Request, n, outer *node) {
+func widen(r *trace.Request, outer *node) {
 	rounding := tolerance(r)
 	os, _ := outer.start.Get()
 	oe, _ := outer.end.Get()
-	es, okS := n.start.Get()
-	ee, okE := n.end.Get()
+	es, okS := r.Arrival.Get()
+	ee, okE := r.Completed.Get()
 	claim := func(p trace.Phase, basis trace.Basis, a, z trace.Time) {
 		if z > a {
 			r.Intervals = append(r.Intervals, trace.Interval{Phase: p, Basis: basis, Start: a, End: z})

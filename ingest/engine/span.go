@@ -31,6 +31,8 @@ type node struct {
 	sample string      // of a request span: its id without the sample's number
 	phase  trace.Phase // of a phase span; else empty
 	outer  bool        // can give arrival and completion: HTTP, RPC or a gateway
+	half   half        // which of a request's two engines it speaks for
+	sgl    *sglSpan    // of SGLang's spans
 }
 
 // attr is an attribute and its meaning, if it has one.
@@ -103,7 +105,7 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 	}
 
 	groups := 0
-	rpc, proxied, sgl := false, false, n.res.sglang || s.Scope == "sglang server"
+	rpc, proxied, sgl := false, false, n.res.sglang || s.Scope == sglangScope
 	var meaning [fieldCount]bool
 	v0Only := false
 	for _, a := range s.Attrs {
@@ -159,7 +161,10 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 	}
 	// llm-d's sidecar names its own stages prefill and decode: they hold the
 	// engines' queues too.
-	if n.engine == "" && !proxied {
+	switch {
+	case sgl:
+		b.readSGLangSpan(n, s)
+	case n.engine == "" && !proxied:
 		n.phase = phaseNames[strings.ToLower(n.name)]
 	}
 	n.outer = n.valid() && (n.kind == trace.KindServer || n.kind == trace.KindClient || rpc || isHTTPName(n.name))
@@ -194,8 +199,10 @@ func engineOf(n *node, has *[fieldCount]bool, sgl, v0Only bool) string {
 }
 
 // alone reports whether the span tells all that its trace can tell of the
-// request: nothing above it, and its latencies on it.
-func (n *node) alone() bool { return n.parentID == "" && n.engine != "" && n.hasLatency() }
+// request: nothing above it, its latencies on it, and no spans of stages below.
+func (n *node) alone() bool {
+	return n.parentID == "" && n.engine != "" && n.engine != sglang && n.hasLatency()
+}
 
 // hasLatency reports whether any latency attribute is on the span.
 func (n *node) hasLatency() bool {
