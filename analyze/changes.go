@@ -614,63 +614,6 @@ func numberCell(o trace.Opt[float64]) Cell {
 	return Cell{}
 }
 
-// Table has a row for each window of each series.
-func (res *WindowResult) Table() *Table {
-	t := &Table{Name: "windows", Title: "Windows", Notes: res.Notes, Columns: []Column{
-		{Name: "series", Text: true, Meaning: "all, or one replica"},
-		{Name: "window", Title: "window", Text: true, Meaning: "its number, from 0"},
-		{Name: "start_ns", Title: "from", Unit: UnitNanos, Meaning: "begin of the window on the requests' clock"},
-		{Name: "end_ns", Title: "to", Unit: UnitNanos, Meaning: "its end, which is the begin of the next"},
-		{Name: "arrivals", Title: "arrived", Unit: UnitRequests, Meaning: "requests that arrived in it"},
-		{Name: "served", Title: "served", Unit: UnitRequests, Meaning: "that ended ok in it"},
-		{Name: "failed", Title: "failed", Unit: UnitRequests, Meaning: "that ended otherwise in it"},
-		{Name: "system_mean", Title: "in the system", Float: true, Meaning: "requests arrived and not yet ended, mean over the window"},
-		{Name: "system_max", Title: "most", Meaning: "most at once"},
-		{Name: "waiting_mean", Title: "waiting", Float: true, Meaning: "of these waiting; null where no source tells"},
-		{Name: "waiting_max", Title: "most", Meaning: "most at once"},
-		{Name: "running_mean", Title: "running", Float: true, Meaning: "of these running; null where no source tells"},
-		{Name: "running_max", Title: "most", Meaning: "most at once"},
-		{Name: "engine_readings", Title: "readings", Meaning: "statements of engines about their state; null, as the next five, where there are none"},
-		{Name: "engine_waiting_mean", Title: "waiting", Float: true, Meaning: "waiting, as engines state it"},
-		{Name: "engine_waiting_max", Title: "most", Meaning: "the most stated"},
-		{Name: "engine_running_mean", Title: "running", Float: true, Meaning: "running, as engines state it"},
-		{Name: "engine_running_max", Title: "most", Meaning: "the most stated"},
-		{Name: "engine_kv_usage_max_share", Title: "KV most", Unit: UnitShare, Meaning: "the most of the KV cache in use, as engines state it"},
-	}}
-	for _, p := range res.Phases {
-		t.Columns = append(t.Columns, Column{Name: "phase_" + p + "_ns", Title: p, Unit: UnitNanos, Meaning: "time of requests in " + p + " within the window"})
-	}
-	for _, c := range res.Causes {
-		t.Columns = append(t.Columns, Column{Name: "cause_" + c + "_ns", Title: c, Unit: UnitNanos, Meaning: "time waited within the window with cause " + c})
-	}
-	for i := range res.Series {
-		s := &res.Series[i]
-		name := s.Name()
-		if i == 0 {
-			name = "all"
-		}
-		for j := range s.Windows {
-			w := &s.Windows[j]
-			row := []Cell{
-				TextCell(name), TextCell(strconv.Itoa(j)), IntCell(w.StartNS), IntCell(w.EndNS),
-				IntCell(w.Arrivals), IntCell(w.Served), IntCell(w.Failed), numberCell(w.SystemMean), IntCell(w.SystemMax),
-				numberCell(w.WaitingMean), OptCell(w.WaitingMax), numberCell(w.RunningMean), OptCell(w.RunningMax),
-			}
-			if e := w.Engine; e != nil {
-				row = append(row, IntCell(e.Readings), numberCell(e.WaitingMean), OptCell(e.WaitingMax),
-					numberCell(e.RunningMean), OptCell(e.RunningMax), numberCell(e.KVUsageMax))
-			} else {
-				row = append(row, make([]Cell, 6)...)
-			}
-			for _, ns := range slices.Concat(w.PhaseNS, w.CauseNS) {
-				row = append(row, IntCell(ns))
-			}
-			t.Rows = append(t.Rows, row)
-		}
-	}
-	return t
-}
-
 func (r *ChangeResult) table() *Table {
 	t := &Table{Name: "changes", Title: "Changes", Columns: []Column{
 		text("change", ""), text("of", "of"), text("replica", "replica"),

@@ -29,33 +29,27 @@ func WaitingTable() *Table {
 		{Name: "row", Title: "row", Meaning: "the request's row in the phase table, from 0"},
 		{Name: "request_id", Title: "request", Text: true, Meaning: "the engine's id of the request; null where it has none"},
 		{Name: "cause", Title: "cause", Text: true, Meaning: "why it waited: hold, stall, slots, kv_cache, prefill, step or unknown"},
-		{Name: "start", Title: "from", Unit: UnitTime, Meaning: "null where the clock is not unix; so is end"},
+		{Name: "start", Title: "from", Unit: UnitTime, Meaning: "begin of the stretch; null where the clock is not unix, as the other instants"},
 		{Name: "end", Title: "to", Unit: UnitTime, Meaning: "the stretch ends before this instant"},
-		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "its length; a request's stretches add up to its waiting_ns"},
-		{Name: "hidden", Title: "hidden", Meaning: "1 where the cause is inferred from holders that the data do not show, else 0"},
-		{Name: "avoidable", Title: "avoidable", Meaning: "1 where another replica of the model had no queue and a free slot, else 0"},
+		{Name: "start_unix_nano", Unit: UnitNanos, Meaning: "start as nanoseconds since 1970-01-01 UTC, for readers that cut timestamps to microseconds"},
+		{Name: "end_unix_nano", Unit: UnitNanos, Meaning: "end, likewise"},
+		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "its length, on any clock; a request's stretches add up to its waiting_ns"},
+		flagColumn("hidden", "hidden", "whether the cause is inferred from holders that the data do not show"),
+		flagColumn("avoidable", "avoidable", "whether another replica of the model had no queue and a free slot"),
 	}}
 }
 
 // AppendParts adds the stretches of the i-th request that was added, which is
 // r.
 func (res *WaitResult) AppendParts(t *Table, i int, r *trace.Request) {
-	bit := func(b bool) Cell {
-		if b {
-			return IntCell(1)
-		}
-		return IntCell(0)
-	}
 	for _, p := range res.Parts(i) {
-		var id, start, end Cell
-		if r.ID != "" {
-			id = TextCell(r.ID)
-		}
+		var start, end Cell
 		if r.Clock == trace.ClockUnix {
 			start, end = IntCell(int64(p.Start)), IntCell(int64(p.End))
 		}
 		t.Rows = append(t.Rows, []Cell{
-			IntCell(int64(i)), id, TextCell(p.Cause.String()), start, end, IntCell(int64(p.End.Sub(p.Start))), bit(p.Hidden), bit(p.Avoidable),
+			IntCell(int64(i)), textCell(r.ID), TextCell(p.Cause.String()), start, end, start, end,
+			IntCell(int64(p.End.Sub(p.Start))), flagCell(p.Hidden), flagCell(p.Avoidable),
 		})
 	}
 }

@@ -56,7 +56,7 @@ replica g; queueing; slots  [1 6000000 0 0 6000000]
 	for i, r := range rs {
 		res.AppendParts(table, i, r)
 	}
-	if len(table.Rows) != 1 || table.Rows[0][0].Int != 1 || table.Rows[0][1].Text != "b" || table.Rows[0][2].Text != "slots" || table.Rows[0][5].Int != 6e6 {
+	if len(table.Rows) != 1 || table.Rows[0][0].Int != 1 || table.Rows[0][1].Text != "b" || table.Rows[0][2].Text != "slots" || table.Rows[0][7].Int != 6e6 {
 		t.Errorf("waiting %+v", table.Rows)
 	}
 	blame := res.BlameTable()

@@ -31,6 +31,8 @@ type Column struct {
 	Unit  Unit
 	Text  bool // cells are words: left-aligned
 	Float bool // cells have a fraction; those of shares and rates always may
+	Flag  bool // cells are 1 for true and 0 for false
+	Key   bool // cells number the rows: a part of their names, as leading words are
 	// Meaning says what the cells are; empty: the title says it.
 	Meaning string
 }

@@ -5,8 +5,10 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/traceview/traceview/analyze"
+	"github.com/traceview/traceview/trace"
 )
 
 // CSVHeader is the one header of what [WriteCSV] writes.
@@ -16,12 +18,14 @@ var CSVHeader = []string{"table", "row", "column", "value", "unit"}
 // in long form: one line for each value.
 //
 //	table   the table's name: phases
-//	row     the row's words, joined by a blank: queueing
+//	row     what names the row, joined by a blank: queueing
 //	column  the column's name, which ends in its unit: p99_ns
-//	value   a whole number, a decimal number with a point, or a word
+//	value   a whole number, a decimal number with a point, an instant (RFC 3339
+//	        with nanoseconds, UTC), true, false, or a word
 //	unit    ns, share (0 to 1), tokens, requests, 1/s, or empty
 //
-// The first words of a row name it; other words stand as values. Absent values
+// The first words of a row name it, with the key that follows, if any; other
+// words stand as values. Absent values
 // have no line. A word that a spreadsheet would take for a formula (it begins
 // with =, +, -, @, a tab or a carriage return) gets an apostrophe before it.
 func WriteCSV(w io.Writer, tables []*analyze.Table) error {
@@ -32,7 +36,7 @@ func WriteCSV(w io.Writer, tables []*analyze.Table) error {
 	}
 	for _, t := range tables {
 		names := 0 // leading columns of words
-		for names < len(t.Columns) && t.Columns[names].Text {
+		for names < len(t.Columns) && (t.Columns[names].Text || t.Columns[names].Key) {
 			names++
 		}
 		if t.Name == "phases" {
@@ -41,24 +45,19 @@ func WriteCSV(w io.Writer, tables []*analyze.Table) error {
 		for _, row := range t.Rows {
 			var name []string
 			for i := range names {
-				if row[i].Kind == analyze.CellText {
-					name = append(name, row[i].Text)
+				if v := csvValue(t.Columns[i], row[i]); v != "" {
+					name = append(name, v)
 				}
 			}
 			for i := names; i < len(row); i++ {
-				var v string
-				switch c := row[i]; c.Kind {
-				case analyze.CellText:
-					v = noFormula(c.Text)
-				case analyze.CellInt:
-					v = strconv.FormatInt(c.Int, 10)
-				case analyze.CellFloat:
-					v = strconv.FormatFloat(c.Num, 'g', -1, 64)
+				v := csvValue(t.Columns[i], row[i])
+				if row[i].Kind == analyze.CellText {
+					v = noFormula(v)
 				}
 				if v == "" {
 					continue
 				}
-				rec := []string{t.Name, noFormula(strings.Join(name, " ")), t.Columns[i].Name, v, string(t.Columns[i].Unit)}
+				rec := []string{t.Name, noFormula(strings.Join(name, " ")), t.Columns[i].Name, v, csvUnit(t.Columns[i])}
 				if err := out.Write(rec); err != nil {
 					return err
 				}
@@ -67,6 +66,31 @@ func WriteCSV(w io.Writer, tables []*analyze.Table) error {
 	}
 	out.Flush()
 	return out.Error()
+}
+
+// csvValue is a cell as text, "" where it is absent.
+func csvValue(c analyze.Column, v analyze.Cell) string {
+	switch {
+	case v.Kind == analyze.CellText:
+		return v.Text
+	case v.Kind == analyze.CellFloat:
+		return strconv.FormatFloat(v.Num, 'g', -1, 64)
+	case v.Kind != analyze.CellInt:
+		return ""
+	case c.Unit == analyze.UnitTime:
+		return trace.Time(v.Int).UTC().Format(time.RFC3339Nano)
+	case c.Flag:
+		return strconv.FormatBool(v.Int != 0)
+	}
+	return strconv.FormatInt(v.Int, 10)
+}
+
+// csvUnit is what a column's numbers count; instants count nothing.
+func csvUnit(c analyze.Column) string {
+	if c.Unit == analyze.UnitTime {
+		return ""
+	}
+	return string(c.Unit)
 }
 
 // noFormula keeps a spreadsheet from running a word of the input.

@@ -212,6 +212,7 @@ type requestRow struct {
 	claimed []trace.Phase // sets with claims
 	b       trace.Breakdown
 	extent  bool   // there is an instant at all
+	n       int64  // its number
 	text    []byte // backs the row's text values
 }
 
@@ -225,6 +226,9 @@ type amount struct {
 }
 
 func (r *requestRow) set(req *trace.Request, why *analyze.RowWaits) {
+	if r.Request != nil {
+		r.n++
+	}
 	r.Request, r.why, r.text = req, why, r.text[:0]
 	_, _, r.extent = req.Extent()
 	r.b = req.Breakdown()
@@ -265,7 +269,7 @@ func (r *requestRow) others(f func(trace.Phase, int64)) {
 }
 
 // ownColumn are the sets with a column of their own.
-var ownColumn = append(trace.Phases(), frontend, queueingPrefill, prefillDecode)
+var ownColumn = analyze.PhaseColumns()
 
 const (
 	frontend        = trace.Arrival | trace.Completion
@@ -353,8 +357,8 @@ func intColumn(name, unit, meaning string, get func(*requestRow) (int64, bool)) 
 	})
 }
 
-func setColumn(name, meaning string, p trace.Phase) requestColumn {
-	return intColumn(name, "ns", meaning, func(r *requestRow) (int64, bool) { return r.sets[p].ns, r.sets[p].told })
+func setColumn(p trace.Phase, meaning string) requestColumn {
+	return intColumn(analyze.PhaseColumn(p), "ns", meaning, func(r *requestRow) (int64, bool) { return r.sets[p].ns, r.sets[p].told })
 }
 
 func kindColumn(name, meaning string, k trace.Kind) requestColumn {
@@ -366,7 +370,7 @@ func kindColumn(name, meaning string, k trace.Kind) requestColumn {
 
 // causeColumn is a column of the waiting's causes.
 func causeColumn(c analyze.Cause, meaning string) requestColumn {
-	return intColumn("cause_"+c.String()+"_ns", "ns", meaning, func(r *requestRow) (int64, bool) {
+	return intColumn(analyze.CauseColumn(c), "ns", meaning, func(r *requestRow) (int64, bool) {
 		if r.why == nil || !r.kind(trace.Waiting).told {
 			return 0, false
 		}
@@ -419,17 +423,17 @@ var parquetColumns = []requestColumn{
 		d, ok := r.TTFT().Get()
 		return int64(d), ok
 	}),
-	setColumn("arrival_ns", "received, not yet queued. Phases and sets are null where the source claims nothing for them, and 0 where a claim comes to nothing", trace.Arrival),
-	setColumn("queueing_ns", "in the engine's queue before it first got work", trace.Queueing),
-	setColumn("prefill_ns", "from scheduled to the first token", trace.Prefill),
-	setColumn("decode_ns", "from the first token to the last, less preempted; with preempted_ns null an upper bound", trace.Decode),
-	setColumn("preempted_ns", "pushed back to the queue until resumed", trace.Preempted),
-	setColumn("transfer_ns", "KV cache on its way between engines", trace.Transfer),
-	setColumn("completion_ns", "after the last token: detokenising, streaming, network", trace.Completion),
-	setColumn("frontend_ns", "arrival or completion: the source does not split them", frontend),
-	setColumn("queueing_prefill_ns", "queueing or prefill: the source does not split them", queueingPrefill),
-	setColumn("prefill_decode_ns", "prefill or decode: the source does not split them", prefillDecode),
-	intColumn("unattributed_ns", "ns", "what the source leaves unexplained; null where no instant is known", func(r *requestRow) (int64, bool) {
+	setColumn(trace.Arrival, "received, not yet queued. Phases and sets are null where the source claims nothing for them, and 0 where a claim comes to nothing"),
+	setColumn(trace.Queueing, "in the engine's queue before it first got work"),
+	setColumn(trace.Prefill, "from scheduled to the first token"),
+	setColumn(trace.Decode, "from the first token to the last, less preempted; with preempted_ns null an upper bound"),
+	setColumn(trace.Preempted, "pushed back to the queue until resumed"),
+	setColumn(trace.Transfer, "KV cache on its way between engines"),
+	setColumn(trace.Completion, "after the last token: detokenising, streaming, network"),
+	setColumn(frontend, "arrival or completion: the source does not split them"),
+	setColumn(queueingPrefill, "queueing or prefill: the source does not split them"),
+	setColumn(prefillDecode, "prefill or decode: the source does not split them"),
+	intColumn(analyze.PhaseColumn(trace.Unattributed), "ns", "what the source leaves unexplained; null where no instant is known", func(r *requestRow) (int64, bool) {
 		return int64(r.b.Unattributed), r.extent
 	}),
 	kindColumn("waiting_ns", "queueing + preempted and sets of them; null where none is told, and without those that are not", trace.Waiting),
@@ -459,7 +463,7 @@ var parquetColumns = []requestColumn{
 		parquet.List(parquet.Encoded(parquet.String(), &parquet.RLEDictionary)), 1, putIssues},
 	{ColumnDoc{"attributes", "map<string, string>", "", "all grouping keys of the record, values as text; a value is null where the key came without one"},
 		parquet.Map(parquet.Encoded(parquet.String(), &parquet.RLEDictionary), parquet.Optional(parquet.String())), 2, putAttributes},
-	intColumn("other_sets_ns", "ns", "time of sets that have no column of their own, summed; null where there are none", func(r *requestRow) (sum int64, told bool) {
+	intColumn(analyze.OtherSetsColumn, "ns", "time of sets that have no column of their own, summed; null where there are none", func(r *requestRow) (sum int64, told bool) {
 		r.others(func(_ trace.Phase, ns int64) { sum, told = sum+ns, true })
 		return sum, told
 	}),
@@ -485,6 +489,7 @@ var parquetColumns = []requestColumn{
 		}
 		return r.why.ChargedNS, true
 	}),
+	intColumn("row", "", "number of the row, from 0; the waiting table refers to it", func(r *requestRow) (int64, bool) { return r.n, true }),
 }
 
 func putIssues(dst []parquet.Value, r *requestRow, leaf int) []parquet.Value {

@@ -137,7 +137,7 @@ func TestParquet(t *testing.T) {
 		"prompt_tokens": int64(100), "cached_tokens": int64(0), "output_tokens": int64(9), "max_tokens": int64(64), "preemptions": int64(0),
 		"resolution_ns": int64(1), "clock": "unix", "issues": []string{"inconsistent", "bad-number"},
 		"attributes": map[string]any{"tenant": "a", "n": "7", "none": nil},
-		"tenant":     "a", "prompt_bucket": "64-127",
+		"tenant":     "a", "prompt_bucket": "64-127", "row": int64(0),
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("everything known: -want +got\n%s", diff)
@@ -264,7 +264,7 @@ func TestParquetSchema(t *testing.T) {
 		"arrival queued scheduled first_token last_token completed arrival_unix_nano e2e_ns ttft_ns " +
 		"arrival_ns queueing_ns prefill_ns decode_ns preempted_ns transfer_ns completion_ns frontend_ns queueing_prefill_ns prefill_decode_ns unattributed_ns " +
 		"waiting_ns compute_ns overhead_ns overlap_ns outside_ns conflict_ns tpot_ns " +
-		"prompt_tokens cached_tokens output_tokens max_tokens preemptions resolution_ns clock issues attributes other_sets_ns other_sets cause_hold_ns cause_stall_ns cause_slots_ns cause_kv_cache_ns cause_prefill_ns cause_step_ns cause_unknown_ns avoidable_ns charged_ns"
+		"prompt_tokens cached_tokens output_tokens max_tokens preemptions resolution_ns clock issues attributes other_sets_ns other_sets cause_hold_ns cause_stall_ns cause_slots_ns cause_kv_cache_ns cause_prefill_ns cause_step_ns cause_unknown_ns avoidable_ns charged_ns row"
 	var names []string
 	fields := openParquet(t, parquetBytes(t, nil, ParquetOptions{})).Schema().Fields()
 	for i, doc := range ParquetColumns() {

@@ -13,7 +13,8 @@ import (
 
 // WriteTable writes a table as Parquet, compressed with zstd: words as
 // dictionary-encoded strings, instants ([analyze.UnitTime]) as timestamps of
-// nanoseconds in UTC, columns with a fraction as double and others as int64.
+// nanoseconds in UTC, what is true or not as boolean, columns with a fraction
+// as double and others as int64.
 // What is not known is null. Of the options it heeds Version, Inputs and
 // RowGroup. The same table gives the same bytes.
 func WriteTable(w io.Writer, t *analyze.Table, o ParquetOptions) error {
@@ -29,6 +30,8 @@ func WriteTable(w io.Writer, t *analyze.Table, o ParquetOptions) error {
 			node = parquet.Timestamp(parquet.Nanosecond)
 		case "double":
 			node = parquet.Leaf(parquet.DoubleType)
+		case "boolean":
+			node = parquet.Leaf(parquet.BooleanType)
 		default:
 			node = parquet.Int(64)
 		}
@@ -82,6 +85,8 @@ func cellValue(c analyze.Cell, typ string) (v parquet.Value, ok bool) {
 		return parquet.ByteArrayValue([]byte(valid(c.Text))), typ == "string"
 	case typ == "double" && c.Kind == analyze.CellInt:
 		return parquet.DoubleValue(float64(c.Int)), true
+	case typ == "boolean":
+		return parquet.BooleanValue(c.Int != 0), c.Kind == analyze.CellInt
 	case c.Kind == analyze.CellFloat:
 		return parquet.DoubleValue(c.Num), typ == "double"
 	}
@@ -96,6 +101,8 @@ func tableColumn(c analyze.Column) ColumnDoc {
 		d.Type, d.Unit = "string", ""
 	case c.Unit == analyze.UnitTime:
 		d.Type, d.Unit = "timestamp", "ns"
+	case c.Flag:
+		d.Type = "boolean"
 	case c.Float || c.Unit == analyze.UnitShare || c.Unit == analyze.UnitRate:
 		d.Type = "double"
 	}

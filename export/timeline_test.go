@@ -215,7 +215,7 @@ func TestTimelineCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"windows,all 0,arrivals,2,requests\r\n", "windows,green 0,arrivals,1,requests\r\n",
+		"windows,all 0,arrivals,2,requests\r\n", "windows,replica green 0,arrivals,1,requests\r\n",
 		"changes,2 speed green,time_ratio,1.104,\r\n", "changes,1 overload blue,cause,slots,\r\n",
 		"change_tests,stall blue,outcome,not tested,\r\n",
 	} {

@@ -1,11 +1,11 @@
-"""Check an exported Parquet table as pyarrow, DuckDB, pandas and Polars see it.
+"""Check exported Parquet tables as pyarrow, DuckDB, pandas and Polars see them.
 
     check.py FOLDER REPORT.json
 
 FOLDER is what `traceview export -o FOLDER/` wrote, REPORT what `traceview report
---format json` says of the same input. Types,
-nulls, nanoseconds and sums must be the same in every reader, sums must be the
-report's to the nanosecond, and each reader's own quantile must be the report's.
+--format json` says of the same input. Types, nulls, nanoseconds and sums must be
+the same in every reader. The sums of each table must be the phase table's and
+the report's to the nanosecond, and each reader's own quantile the report's.
 """
 
 import json
@@ -27,7 +27,7 @@ PARTS = [p + "_ns" for p in (
 FIGURES = ["e2e_ns", "ttft_ns", "waiting_ns", "compute_ns", "overhead_ns", "overlap_ns", "outside_ns", "conflict_ns"]
 CAUSES = [f"cause_{c}_ns" for c in "hold stall slots kv_cache prefill step unknown".split()]
 FIGURES += CAUSES + ["avoidable_ns", "charged_ns"]
-INTEGERS = PARTS + FIGURES + COUNTS + ["arrival_unix_nano", "resolution_ns"]
+INTEGERS = PARTS + FIGURES + COUNTS + ["arrival_unix_nano", "resolution_ns", "row"]
 SETS = {"arrival|completion": "frontend_ns", "queueing|prefill": "queueing_prefill_ns", "prefill|decode": "prefill_decode_ns"}
 
 folder, report_path = sys.argv[1:]
@@ -46,11 +46,13 @@ def same(what, want, **readers):
 
 def finish():
     print("".join(f + "\n" for f in failures), file=sys.stderr, end="")
-    print(f"{path}: {arrow.num_rows} rows, {len(arrow.column_names)} columns, {len(failures)} differences")
+    sizes = ", ".join(f"{name} {t.num_rows} rows" for name, t in tables.items())
+    print(f"{folder}: {sizes}; {len(failures)} differences")
     sys.exit(1 if failures else 0)
 
 
-arrow = pyarrow.parquet.read_table(path)
+tables = {name: pyarrow.parquet.read_table(f"{folder}/{name}.parquet") for name in ("phases", "waiting", "blame", "timeline")}
+arrow = tables["phases"]
 frame = pandas.read_parquet(path, dtype_backend="numpy_nullable")
 polar = polars.read_parquet(path)
 duck = duckdb.connect()
@@ -117,33 +119,85 @@ parts = " + ".join(f"coalesce({p}, 0)" for p in PARTS)
 same("rows whose parts do not add up", 0, duckdb=ask(f"SELECT count(*) FROM t WHERE e2e_ns <> {parts}"),
      polars=polar.filter(polars.col("e2e_ns") != polars.sum_horizontal(PARTS)).height)
 
-# So do the causes to its waiting, and the other tables' rows to all of it.
+# So do the causes to its waiting.
 causes = " + ".join(CAUSES)
 same("rows whose causes do not add up", 0, duckdb=ask(f"SELECT count(*) FROM t WHERE waiting_ns IS DISTINCT FROM {causes}"))
-waited = int(ask("SELECT coalesce(sum(waiting_ns), 0) FROM t"))
-for name in "waiting", "blame":
+
+# The other tables: types, nulls, sums and instants, the same to all readers.
+integer, number, truth = pyarrow.int64(), pyarrow.float64(), pyarrow.bool_()
+INSTANT = {"start": stamp, "end": stamp, "start_unix_nano": integer, "end_unix_nano": integer}
+SCHEMAS = {
+    "waiting": {"row": integer, "request_id": text, "cause": text} | INSTANT | {"ns": integer, "hidden": truth, "avoidable": truth},
+    "blame": {"waiter": text, "holder": text, "cause": text, "ns": integer},
+    "timeline": {c: text for c in ("series", "service", "model", "replica")} | {"window": integer} | INSTANT | {
+        c: integer for c in ("offset_ns", "length_ns", "arrivals", "served", "failed")} | {
+        f"{what}_{how}": kind for what in ("system", "waiting", "running") for how, kind in (("mean", number), ("max", integer))} | {
+        "engine_readings": integer} | {
+        f"engine_{what}_{how}": kind for what in ("waiting", "running") for how, kind in (("mean", number), ("max", integer))} | {
+        "engine_kv_usage_max_share": number} | {c: integer for c in PARTS if c != "other_sets_ns"} | {
+        c: integer for c in ["other_sets_ns", "waiting_ns", "compute_ns", "overhead_ns"] + CAUSES},
+}
+polars_types = {text: polars.String, integer: polars.Int64, number: polars.Float64, truth: polars.Boolean, stamp: polars.Datetime("ns", "UTC")}
+pandas_types = {text: "string", integer: "Int64", number: "Float64", truth: "boolean", stamp: "datetime64[ns, UTC]"}
+for name, want in SCHEMAS.items():
     file = f"{folder}/{name}.parquet"
-    same(f"{name}.parquet", waited,
-         pyarrow=pyarrow.compute.sum(pyarrow.parquet.read_table(file)["ns"]).as_py() or 0,
-         pandas=int(pandas.read_parquet(file, dtype_backend="numpy_nullable")["ns"].sum()),
-         polars=polars.read_parquet(file)["ns"].sum(),
-         duckdb=int(ask(f"SELECT coalesce(sum(ns), 0) FROM read_parquet('{file}')")))
-same("waiting by request", 0, duckdb=ask(f"""
-    SELECT count(*) FROM (SELECT "row", sum(ns) ns FROM read_parquet('{folder}/waiting.parquet') GROUP BY 1) w
-    FULL JOIN (SELECT row_number() OVER () - 1 "row", waiting_ns FROM t) p USING ("row")
-    WHERE coalesce(w.ns, 0) <> coalesce(waiting_ns, 0)"""))
-same("charged", int(ask(f"SELECT coalesce(sum(ns), 0) FROM read_parquet('{folder}/blame.parquet') WHERE holder IS NOT NULL")),
-     duckdb=int(ask("SELECT coalesce(sum(charged_ns), 0) FROM t")))
-windows = pyarrow.parquet.read_table(f"{folder}/timeline.parquet")
-over_time = " + ".join(c for c in windows.column_names if c.startswith("cause_")) or "0"
-same("timeline.parquet", waited, duckdb=int(ask(f"SELECT coalesce(sum({over_time}), 0) FROM read_parquet('{folder}/timeline.parquet') WHERE series = 'all'")))
-for d in report["phases"]:
-    column = f"phase_{d['name']}_ns"
-    if column in windows.column_names:
-        same(f"{column} of timeline.parquet", d["total_all_ns"], polars=polars.from_arrow(windows).filter(polars.col("series") == "all")[column].sum())
-stretches = pyarrow.parquet.read_table(f"{folder}/waiting.parquet")
-for column in "start", "end":
-    same(f"type of {column}", stamp, pyarrow=stretches.schema.field(column).type)
+    duck.read_parquet(file).create_view(name)
+    a, p, q = tables[name], pandas.read_parquet(file, dtype_backend="numpy_nullable"), polars.read_parquet(file)
+    same(f"columns of {name}", sorted(want), pyarrow=sorted(a.column_names))
+    for column in a.column_names:
+        t = want.get(column)
+        same(f"type of {name}.{column}", t, pyarrow=a.schema.field(column).type)
+        same(f"type of {name}.{column}", polars_types.get(t), polars=q.schema[column])
+        same(f"type of {name}.{column}", pandas_types.get(t), pandas=str(p[column].dtype))
+        same(f"nulls of {name}.{column}", a[column].null_count, pandas=int(p[column].isna().sum()),
+             polars=q[column].null_count(), duckdb=ask(f'SELECT count(*) - count("{column}") FROM {name}'))
+        if t == integer and not column.endswith("_unix_nano"):  # whose sum is past int64
+            same(f"sum of {name}.{column}", pyarrow.compute.sum(a[column]).as_py() or 0, pandas=int(p[column].sum()),
+                 polars=q[column].sum(), duckdb=int(ask(f'SELECT coalesce(sum("{column}"), 0) FROM {name}')))
+    for column in "start", "end":
+        if name != "blame":
+            same(f"{name}.{column}", a[column + "_unix_nano"].to_pylist(), pyarrow=a[column].cast(integer).to_pylist(), polars=q[column].dt.epoch("ns").to_list())
+if failures:
+    finish()
+
+# What they add up to: the phase table, and the report of the same input.
+waiting = report["waiting"] or {"waiting_ns": 0, "avoidable_ns": 0, "hidden_ns": 0, "causes": []}
+by_cause = {c["cause"]: c["ns"] for c in waiting["causes"] if c["ns"]}
+
+
+def sums(sql):
+    return {key: int(ns) for key, ns in duck.sql(sql).fetchall() if ns}
+
+
+same("waiting by cause", by_cause,
+     phases={c: int(ask(f"SELECT coalesce(sum(cause_{c}_ns), 0) FROM t")) for c in by_cause},
+     waiting=sums("SELECT cause, sum(ns) FROM waiting GROUP BY 1"), blame=sums("SELECT cause, sum(ns) FROM blame GROUP BY 1"),
+     timeline={c: int(ask(f"SELECT coalesce(sum(cause_{c}_ns), 0) FROM timeline WHERE series = 'all'")) for c in by_cause})
+same("waiting", waiting["waiting_ns"], phases=int(ask("SELECT coalesce(sum(waiting_ns), 0) FROM t")),
+     waiting=int(ask("SELECT coalesce(sum(ns), 0) FROM waiting")), blame=int(ask("SELECT coalesce(sum(ns), 0) FROM blame")),
+     timeline=int(ask("SELECT coalesce(sum(waiting_ns), 0) FROM timeline WHERE series = 'all'")))
+for what in "avoidable", "hidden":
+    same(what, waiting[what + "_ns"], waiting=int(ask(f"SELECT coalesce(sum(ns), 0) FROM waiting WHERE {what}")))
+same("avoidable", waiting["avoidable_ns"], phases=int(ask("SELECT coalesce(sum(avoidable_ns), 0) FROM t")))
+for column, of in [("waiting_ns", "true"), ("avoidable_ns", "avoidable")] + [(f"cause_{c}_ns", f"cause = '{c}'") for c in by_cause]:
+    same(f"{column} by request", 0, duckdb=ask(f"""
+        SELECT count(*) FROM (SELECT "row", sum(ns) ns FROM waiting WHERE {of} GROUP BY 1) w
+        FULL JOIN t USING ("row") WHERE coalesce(w.ns, 0) <> coalesce({column}, 0)"""))
+same("request ids of stretches", 0, duckdb=ask("""
+    SELECT count(*) FROM waiting w LEFT JOIN t USING ("row") WHERE w.request_id IS DISTINCT FROM t.request_id"""))
+same("lengths of stretches", 0, duckdb=ask("SELECT count(*) FROM waiting WHERE end_unix_nano - start_unix_nano <> ns"))
+same("rows", list(range(rows)), pyarrow=arrow["row"].to_pylist())
+same("charged", int(ask("SELECT coalesce(sum(ns), 0) FROM blame WHERE holder IS NOT NULL")),
+     phases=int(ask("SELECT coalesce(sum(charged_ns), 0) FROM t")))
+for column in PARTS + ["waiting_ns", "compute_ns", "overhead_ns"] + CAUSES:
+    same(f"{column} over time", int(ask(f"SELECT coalesce(sum({column}), 0) FROM t")),
+         all=int(ask(f"SELECT coalesce(sum({column}), 0) FROM timeline WHERE series = 'all'")))
+    if ask("SELECT count(*) FROM timeline WHERE series <> 'all'"):
+        same(f"{column} of replicas over time", int(ask(f"SELECT coalesce(sum({column}), 0) FROM t")),
+             replicas=int(ask(f"SELECT coalesce(sum({column}), 0) FROM timeline WHERE series <> 'all'")))
+same("lengths of windows", 0, duckdb=ask("SELECT count(*) FROM timeline WHERE end_unix_nano - start_unix_nano <> length_ns"))
+same("arrivals", ask("SELECT count(arrival) FROM t"), timeline=int(ask("SELECT coalesce(sum(arrivals), 0) FROM timeline WHERE series = 'all'")))
+same("ends", ask("SELECT count(completed) FROM t"), timeline=int(ask("SELECT coalesce(sum(served + failed), 0) FROM timeline WHERE series = 'all'")))
 
 # The report: totals over all and over the used requests, and quantiles.
 used = "outcome = 'ok' AND e2e_ns IS NOT NULL"

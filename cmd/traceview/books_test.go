@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -15,15 +17,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/parquet-go/parquet-go"
+
 	"github.com/traceview/traceview/analyze"
 	"github.com/traceview/traceview/internal/sim"
 	"github.com/traceview/traceview/trace"
 )
 
 // The books agree: whatever the input, the totals of the report over all
-// requests, the sums of the table's columns and the totals of the profile are
-// the same to the nanosecond. The table's Parquet form has the values of its
-// CSV form: package export tests that.
+// requests, the sums of every table's columns and the totals of the profiles
+// are the same to the nanosecond. The phase table's Parquet form has the values
+// of its CSV form: package export tests that.
 func TestBooks(t *testing.T) {
 	dir := t.TempDir()
 	for i, in := range bookInputs(t) {
@@ -36,10 +40,14 @@ func TestBooks(t *testing.T) {
 			if in.spans && i%3 == 1 { // no log knows tenants
 				some[1] = "tenant=a"
 			}
-			profile := filepath.Join(dir, strconv.Itoa(i)+".pb.gz")
-			rows := tableSums(t, call(t, nil, slices.Concat([]string{"export", "-o", "-", "--format", "csv", "--zone", "UTC", "--year", "2025", file}, some)...))
-			call(t, nil, slices.Concat([]string{"export", "-o", profile, "--zone", "UTC", "--year", "2025", file}, some)...)
-			rep := reportTotals(t, call(t, nil, slices.Concat([]string{"report", "--format", "json", "--zone", "UTC", "--year", "2025", file}, some)...))
+			command := func(args ...string) []byte {
+				return call(t, nil, slices.Concat(args, some, []string{"--zone", "UTC", "--year", "2025", file})...)
+			}
+			profile, blame := filepath.Join(dir, strconv.Itoa(i)+".pb.gz"), filepath.Join(dir, strconv.Itoa(i)+".blame.pb.gz")
+			rows := tableSums(t, command("export", "-o", "-", "--format", "csv"))
+			command("export", "-o", profile)
+			command("export", "-o", blame, "--frames", "waiter,cause,holder")
+			rep, waiting := reportTotals(t, command("report", "--format", "json"))
 			if rows["causes"] != rows["kind waiting"] {
 				t.Errorf("the causes add up to %d, waiting is %d", rows["causes"], rows["kind waiting"])
 			}
@@ -47,23 +55,243 @@ func TestBooks(t *testing.T) {
 			if rep["requests"] == 0 || in.spans && rep["e2e"] == 0 {
 				t.Fatalf("there is nothing to add up: %v", rep)
 			}
-			for k := range rep {
-				if rep[k] != rows[k] {
-					t.Errorf("%s: the report has %d, the table %d", k, rep[k], rows[k])
-				}
-			}
-			for k := range rows {
-				if _, ok := rep[k]; !ok && rows[k] != 0 {
-					t.Errorf("%s: the table has %d, the report nothing", k, rows[k])
-				}
-			}
+			agree(t, "the report", rep, "the table", rows)
 			for k, n := range profileTotals(t, profile) {
 				if rep[k] != n {
 					t.Errorf("%s: the report has %d, the profile %d", k, rep[k], n)
 				}
 			}
+			if n := profileTotals(t, blame)["kind waiting"]; n != rep["kind waiting"] {
+				t.Errorf("the report has %d of waiting, the profile of waiters and holders %d", rep["kind waiting"], n)
+			}
+			folder := filepath.Join(dir, strconv.Itoa(i)+".tables")
+			command("export", "-o", folder+"/")
+			balance(t, folder, some == nil, rep, waiting, command)
+			for cause, n := range leaves(t, profile) {
+				if waiting[cause] != n {
+					t.Errorf("%s: the report has %d, the profile %d", cause, waiting[cause], n)
+				}
+			}
 		})
 	}
+}
+
+// agree compares sums by name; one that is not there is 0.
+func agree(t *testing.T, what string, x map[string]int64, other string, y map[string]int64) {
+	t.Helper()
+	for k := range x {
+		if x[k] != y[k] {
+			t.Errorf("%s: %s has %d, %s %d", k, what, x[k], other, y[k])
+		}
+	}
+	for k := range y {
+		if _, ok := x[k]; !ok && y[k] != 0 {
+			t.Errorf("%s: %s has nothing, %s %d", k, what, other, y[k])
+		}
+	}
+}
+
+// balance holds the tables of a folder against each other, the report's totals
+// and what the command waiting says of the same requests. Where these are not
+// the whole input, some of the waiting is charged to others, which are in no
+// row of the phase table.
+func balance(t *testing.T, folder string, whole bool, rep, said map[string]int64, command func(...string) []byte) {
+	phases, waiting, blame, timeline := readTable(t, folder, "phases"), readTable(t, folder, "waiting"), readTable(t, folder, "blame"), readTable(t, folder, "timeline")
+
+	// What the phase table says of causes, of all and of each request.
+	want := map[string]int64{}
+	byRow := map[int64]map[string]int64{}
+	var charged int64
+	for i, r := range phases {
+		if r["row"] != int64(i) {
+			t.Fatalf("row %d is called %v", i, r["row"])
+		}
+		of := map[string]int64{}
+		for _, c := range analyze.Causes() {
+			of[c.String()] = integer(r[analyze.CauseColumn(c)])
+		}
+		of["avoidable"] = integer(r["avoidable_ns"])
+		byRow[int64(i)] = of
+		for k, ns := range of {
+			want[k] += ns
+		}
+		charged += integer(r["charged_ns"])
+	}
+	var all int64
+	for _, c := range analyze.Causes() {
+		all += want[c.String()]
+	}
+	if all != rep["kind waiting"] {
+		t.Errorf("the causes of the phase table add up to %d, the report's waiting is %d", all, rep["kind waiting"])
+	}
+
+	got := map[string]int64{}
+	ofRow := map[int64]map[string]int64{}
+	var hidden int64
+	for _, r := range waiting {
+		row, cause, ns := integer(r["row"]), r["cause"].(string), integer(r["ns"])
+		if start, ok := r["start_unix_nano"]; ok && (integer(r["end_unix_nano"])-integer(start) != ns || r["start"] != start || r["end"] != r["end_unix_nano"]) {
+			t.Fatalf("a stretch of %d ns: %v", ns, r)
+		}
+		if ofRow[row] == nil {
+			ofRow[row] = map[string]int64{}
+		}
+		ofRow[row][cause] += ns
+		got[cause] += ns
+		if r["avoidable"] == true {
+			ofRow[row]["avoidable"] += ns
+			got["avoidable"] += ns
+		}
+		if r["hidden"] == true {
+			hidden += ns
+		}
+		if id := phases[row]["request_id"]; r["request_id"] != id {
+			t.Fatalf("a stretch of request %v is said to be of %v", id, r["request_id"])
+		}
+	}
+	agree(t, "the phase table", want, "the waiting table", got)
+	for row, of := range byRow {
+		for k, ns := range of {
+			if ofRow[row][k] != ns {
+				t.Fatalf("row %d, %s: the phase table has %d, the waiting table %d", row, k, ns, ofRow[row][k])
+			}
+		}
+	}
+
+	// Whose waiting, and for whom.
+	delete(want, "avoidable")
+	sums, cells := map[string]int64{}, map[analyze.BlameCell]int64{}
+	for _, r := range blame {
+		holder, held := r["holder"].(string)
+		c := analyze.BlameCell{Waiter: r["waiter"].(string), Holder: holder, Cause: r["cause"].(string)}
+		cells[c] += integer(r["ns"])
+		sums[c.Cause] += integer(r["ns"])
+		if held {
+			charged -= integer(r["ns"])
+		}
+	}
+	agree(t, "the phase table", want, "the blame table", sums)
+	if charged > 0 || whole && charged < 0 {
+		t.Errorf("the phase table charges %d more than the blame table", charged)
+	}
+
+	// What happened when.
+	names := tableNames()
+	for _, series := range []bool{true, false} { // all together, and the replicas
+		over, caused, n := map[string]int64{}, map[string]int64{}, 0
+		for _, r := range timeline {
+			if (r["series"] == "all") != series {
+				continue
+			}
+			n++
+			for _, c := range analyze.Causes() {
+				caused[c.String()] += integer(r[analyze.CauseColumn(c)])
+			}
+			for column, name := range names {
+				over[name] += integer(r[column])
+			}
+			over["other_sets"] += integer(r["other_sets_ns"])
+		}
+		if n == 0 && !series {
+			continue // one replica
+		}
+		agree(t, "the phase table", want, "the timeline", caused)
+		for k, ns := range over {
+			switch _, single := trace.ParsePhase(k); {
+			case single || strings.HasPrefix(k, "kind "):
+				if ns != rep[k] {
+					t.Errorf("%s: the report has %d, the timeline %d", k, rep[k], ns)
+				}
+			case k == "other_sets":
+				for _, r := range phases {
+					ns -= integer(r["other_sets_ns"])
+				}
+				if ns != 0 {
+					t.Errorf("other sets: the timeline has %d more than the phase table", ns)
+				}
+			}
+		}
+	}
+
+	// The other commands on the same requests.
+	var why struct {
+		WaitingNS   int64 `json:"waiting_ns"`
+		HiddenNS    int64 `json:"hidden_ns"`
+		AvoidableNS int64 `json:"avoidable_ns"`
+		Causes      []analyze.CauseRow
+		Matrix      []analyze.BlameCell
+	}
+	if err := json.Unmarshal(command("waiting", "--format", "json"), &why); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]int64{}
+	for _, c := range why.Causes {
+		told[c.Cause] = c.NS
+	}
+	agree(t, "the phase table", want, "traceview waiting", told)
+	for _, c := range why.Matrix {
+		ns := c.NS
+		if c.NS = 0; cells[c] != ns {
+			t.Errorf("%s for %s, %s: traceview waiting has %d, the blame table %d", c.Waiter, c.Holder, c.Cause, ns, cells[c])
+		}
+	}
+	if why.WaitingNS != rep["kind waiting"] || why.HiddenNS != hidden || why.AvoidableNS != got["avoidable"] || len(why.Matrix) != len(cells) {
+		t.Errorf("traceview waiting has %d, hidden %d, avoidable %d in %d cells; the tables %d, %d, %d in %d", why.WaitingNS, why.HiddenNS, why.AvoidableNS,
+			len(why.Matrix), rep["kind waiting"], hidden, got["avoidable"], len(cells))
+	}
+	want["hidden"], want["avoidable"] = hidden, got["avoidable"]
+	agree(t, "the tables", want, "the report", said)
+}
+
+// integer is a value of a table, 0 where it is null.
+func integer(v any) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+// readTable reads a table of a folder, one map a row, without nulls and what
+// is no single value.
+func readTable(t *testing.T, folder, name string) (rows []map[string]any) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(folder, name+".parquet"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := parquet.OpenFile(bytes.NewReader(data), int64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := f.Schema().Columns()
+	for _, g := range f.RowGroups() {
+		read := g.Rows()
+		buf := make([]parquet.Row, 100)
+		for {
+			n, err := read.ReadRows(buf)
+			for _, row := range buf[:n] {
+				m := map[string]any{}
+				for _, v := range row {
+					switch path := paths[v.Column()]; {
+					case len(path) > 1 || v.IsNull():
+					case v.Kind() == parquet.Int64:
+						m[path[0]] = v.Int64()
+					case v.Kind() == parquet.Boolean:
+						m[path[0]] = v.Boolean()
+					case v.Kind() == parquet.ByteArray:
+						m[path[0]] = v.String()
+					}
+				}
+				rows = append(rows, m)
+			}
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		read.Close()
+	}
+	return rows
 }
 
 type bookInput struct {
@@ -122,6 +350,18 @@ func bookInputs(t *testing.T) (all []bookInput) {
 	return all
 }
 
+// tableNames gives the names that the report has for columns of durations.
+func tableNames() map[string]string {
+	named := map[string]string{
+		"waiting_ns": "kind waiting", "compute_ns": "kind compute", "overhead_ns": "kind overhead",
+		"overlap_ns": "overlap", "outside_ns": "outside", "conflict_ns": "conflict",
+	}
+	for _, p := range append(analyze.PhaseColumns(), trace.Unattributed) {
+		named[analyze.PhaseColumn(p)] = p.String()
+	}
+	return named
+}
+
 // tableSums adds up the columns of durations, by the names that the report
 // has for them, and counts the rows as "requests".
 func tableSums(t *testing.T, table []byte) map[string]int64 {
@@ -129,17 +369,9 @@ func tableSums(t *testing.T, table []byte) map[string]int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := map[string]string{
-		"frontend_ns": "arrival|completion", "queueing_prefill_ns": "queueing|prefill", "prefill_decode_ns": "prefill|decode",
-		"waiting_ns": "kind waiting", "compute_ns": "kind compute", "overhead_ns": "kind overhead",
-		"overlap_ns": "overlap", "outside_ns": "outside", "conflict_ns": "conflict",
-	}
-	for _, p := range trace.Phases() {
-		named[p.String()+"_ns"] = p.String()
-	}
-	named["unattributed_ns"] = trace.Unattributed.String()
+	named := tableNames()
 	for _, c := range analyze.Causes() {
-		named["cause_"+c.String()+"_ns"] = "causes"
+		named[analyze.CauseColumn(c)] = "causes"
 	}
 	sums := map[string]int64{"requests": int64(len(rows) - 1)}
 	for _, row := range rows[1:] {
@@ -172,8 +404,9 @@ func tableSums(t *testing.T, table []byte) map[string]int64 {
 	return sums
 }
 
-// reportTotals takes the totals over all requests out of a report.
-func reportTotals(t *testing.T, report []byte) map[string]int64 {
+// reportTotals takes the totals over all requests out of a report, and those of
+// its waiting by cause, with what was avoidable and what has hidden holders.
+func reportTotals(t *testing.T, report []byte) (totals, waiting map[string]int64) {
 	var rep struct {
 		Counts struct {
 			Requests int64
@@ -192,11 +425,16 @@ func reportTotals(t *testing.T, report []byte) map[string]int64 {
 			Kind  string
 			Total int64 `json:"total_all_ns"`
 		}
+		Waiting struct {
+			Hidden    int64 `json:"hidden_ns"`
+			Avoidable int64 `json:"avoidable_ns"`
+			Causes    []analyze.CauseRow
+		}
 	}
 	if err := json.Unmarshal(report, &rep); err != nil {
 		t.Fatal(err)
 	}
-	totals := map[string]int64{
+	totals = map[string]int64{
 		"requests": rep.Counts.Requests, "overlap": rep.Counts.Overlap, "outside": rep.Counts.Outside,
 		"conflict": rep.Counts.Conflict, "e2e": rep.Measurement.RequestTime,
 	}
@@ -208,7 +446,38 @@ func reportTotals(t *testing.T, report []byte) map[string]int64 {
 			totals["kind "+k.Kind] = k.Total
 		}
 	}
-	return totals
+	waiting = map[string]int64{"hidden": rep.Waiting.Hidden, "avoidable": rep.Waiting.Avoidable}
+	for _, c := range rep.Waiting.Causes {
+		waiting[c.Cause] = c.NS
+	}
+	return totals, waiting
+}
+
+// leaves gives the waiting by cause, which are the leaves of a profile, as go
+// tool pprof sums it. Other kinds of time are not in it.
+func leaves(t *testing.T, profile string) map[string]int64 {
+	text, err := exec.Command("go", "tool", "pprof", "-top", "-nodecount=0", "-nodefraction=0", "-unit=ns", "-sample_index=waiting", profile).Output()
+	if err != nil {
+		t.Fatalf("go tool pprof: %v", err)
+	}
+	sums := map[string]int64{}
+	for _, c := range analyze.Causes() {
+		sums[c.String()] = 0
+	}
+	for line := range strings.Lines(string(text)) {
+		f := strings.Fields(line) // flat, flat%, sum%, cum, cum%, name
+		if len(f) != 6 {
+			continue
+		}
+		if _, ok := sums[f[5]]; ok {
+			n, err := strconv.ParseInt(strings.TrimSuffix(f[0], "ns"), 10, 64)
+			if err != nil {
+				t.Fatalf("%q: %v", line, err)
+			}
+			sums[f[5]] += n
+		}
+	}
+	return sums
 }
 
 // profileTotals adds up a profile's samples as go tool pprof reads them.
@@ -217,12 +486,17 @@ func profileTotals(t *testing.T, profile string) map[string]int64 {
 	if err != nil {
 		t.Fatalf("go tool pprof: %v", err)
 	}
-	_, samples, ok := strings.Cut(string(raw), "\nSamples:\nrequests/count waiting/nanoseconds[dflt] compute/nanoseconds overhead/nanoseconds e2e/nanoseconds\n")
-	if !ok {
+	_, samples, _ := strings.Cut(string(raw), "\nSamples:\n")
+	samples, _, _ = strings.Cut(samples, "\nLocations\n")
+	head, samples, _ := strings.Cut(samples, "\n")
+	keys := []string{"requests", "kind waiting", "kind compute", "kind overhead", "e2e"}
+	switch head {
+	case "requests/count waiting/nanoseconds[dflt] compute/nanoseconds overhead/nanoseconds e2e/nanoseconds":
+	case "waiting/nanoseconds[dflt]": // of waiters and holders
+		keys = keys[1:2]
+	default:
 		t.Fatalf("go tool pprof reads other types:\n%.400s", raw)
 	}
-	samples, _, _ = strings.Cut(samples, "\nLocations\n")
-	keys := []string{"requests", "kind waiting", "kind compute", "kind overhead", "e2e"}
 	totals := map[string]int64{}
 	for line := range strings.Lines(samples) {
 		values, _, ok := strings.Cut(line, ": ")
