@@ -9,6 +9,7 @@ import (
 
 	"github.com/traceview/traceview/ingest/engine"
 	"github.com/traceview/traceview/ingest/otlp"
+	"github.com/traceview/traceview/ingest/spanfile"
 	"github.com/traceview/traceview/ingest/vllmlog"
 )
 
@@ -17,6 +18,7 @@ type Format struct {
 	Name     string
 	Evidence string // by what content it is recognised
 	Yields   string // what comes out of it
+	NotTold  string // what it cannot tell
 }
 
 // format is a format and how it is read. read returns the error of the reader.
@@ -29,11 +31,23 @@ type format struct {
 // formats is all that is read, in the order in which it is tried. All but the
 // framed ones may be compressed as a whole.
 var formats = []format{
-	{Format{otlp.FormatJSON, otlp.Evidence, "spans, then requests; as one object, one a line, one after the other, or an array"}, otlp.SniffJSON, (*run).json},
-	{Format{otlp.FormatProto, "a protobuf message with a resource and its spans inside", "the same"}, otlp.SniffProto, (*run).proto},
-	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same"}, sniffFramed, (*run).frames},
-	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting"}, vllmlog.Sniff, (*run).log},
-	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests"}, otlp.SniffText, (*run).json},
+	{Format{otlp.FormatJSON, otlp.Evidence, "spans, then requests; as one object, one a line, one after the other, or an array", asSpans}, otlp.SniffJSON, (*run).json},
+	{Format{otlp.FormatProto, "a protobuf message with a resource and its spans inside", "the same", asSpans}, otlp.SniffProto, (*run).proto},
+	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same", asSpans}, sniffFramed, (*run).frames},
+	spanFile(&spanfile.Jaeger), spanFile(&spanfile.Zipkin), spanFile(&spanfile.ClickHouse),
+	spanFile(&spanfile.PythonConsole), spanFile(&spanfile.GoConsole),
+	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting", "how long a request waited in the queue, and its phases: no line says so"}, vllmlog.Sniff, (*run).log},
+	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests", asSpans}, otlp.SniffText, (*run).json},
+}
+
+// asSpans is what the formats cannot tell that keep all that spans have.
+const asSpans = "what the engine's spans do not tell"
+
+// spanFile is the format of a container of package spanfile.
+func spanFile(c *spanfile.Container) format {
+	return format{Format{c.Name, c.Evidence, c.Yields, c.NotTold}, c.Sniff, func(run *run, p *part, r *bufio.Reader) error {
+		return run.spanFile(c, p, r)
+	}}
 }
 
 // Formats lists the formats that are read, in the order in which they are
@@ -43,7 +57,7 @@ func Formats() []Format {
 	for _, f := range formats {
 		list = append(list, f.Format)
 	}
-	return append(list, Format{"gzip, zstd", "their first bytes", "what is inside, also twice over"})
+	return append(list, Format{"gzip, zstd", "their first bytes", "what is inside, also twice over", "nothing less than what is inside"})
 }
 
 // Engine is what is known of an engine whose spans are read.

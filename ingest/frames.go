@@ -74,7 +74,10 @@ func (f *frame) Read(p []byte) (int, error) {
 
 // frames reads length-prefixed messages, as the collector's file exporter
 // writes protobuf, and whatever it compresses by itself.
-func (run *run) frames(p *part, r *bufio.Reader) error { return run.ended(p, run.messages(p, r)) }
+func (run *run) frames(p *part, r *bufio.Reader) error {
+	err := run.messages(p, r)
+	return run.ended(p, p.dec.Spans, p.dec.Others, err)
+}
 
 func (run *run) messages(p *part, r *bufio.Reader) error {
 	var (

@@ -23,7 +23,9 @@ import (
 
 	"github.com/traceview/traceview/ingest/engine"
 	"github.com/traceview/traceview/ingest/otlp"
+	"github.com/traceview/traceview/ingest/spanfile"
 	"github.com/traceview/traceview/ingest/vllmlog"
+	"github.com/traceview/traceview/internal/scan"
 	"github.com/traceview/traceview/trace"
 )
 
@@ -111,7 +113,7 @@ type run struct {
 	logs    logs
 
 	joined int    // requests made of spans
-	spans  []span // inputs with spans
+	spans  []held // inputs with spans
 
 	ids     map[uint64]bool // hashes of requests' ids; true: their repetition was told
 	clock   trace.Clock
@@ -119,8 +121,8 @@ type run struct {
 	clocked bool // clock is set
 }
 
-// span is how many spans an input had.
-type span struct {
+// held is how many spans an input had.
+type held struct {
 	pos trace.Pos
 	n   int
 }
@@ -248,15 +250,7 @@ func (run *run) input(in Input) (err error) {
 		}
 	}()
 	p := &part{in: in, raw: &raw{run: run, r: f}}
-	p.dec = otlp.NewDecoder(run.opts.MaxRecord, func(s *trace.Span, is *trace.Issue) bool {
-		switch {
-		case is != nil:
-			return run.issue(is)
-		case run.cancelled():
-			return false
-		}
-		return run.builder.Add(s, run.fromSpans)
-	})
+	p.dec = otlp.NewDecoder(run.opts.MaxRecord, run.span)
 	err = run.part(p, p.raw, 0)
 	if p.raw.failed() {
 		if cause := run.ctx.Err(); cause != nil {
@@ -272,6 +266,17 @@ func (run *run) input(in Input) (err error) {
 		return cause
 	}
 	return run.failed(p, err)
+}
+
+// span takes what a decoder of spans gives.
+func (run *run) span(s *trace.Span, is *trace.Issue) bool {
+	switch {
+	case is != nil:
+		return run.issue(is)
+	case run.cancelled():
+		return false
+	}
+	return run.builder.Add(s, run.fromSpans)
 }
 
 // plainly drops the call and the path from an error of package os: the message
@@ -359,26 +364,33 @@ func (run *run) part(p *part, r io.Reader, layers int) error {
 
 func (run *run) json(p *part, r *bufio.Reader) error {
 	err := p.dec.JSON(r, otlp.At{File: p.in.Name, Line: 1})
-	return run.ended(p, err)
+	return run.ended(p, p.dec.Spans, p.dec.Others, err)
 }
 
 func (run *run) proto(p *part, r *bufio.Reader) error {
 	err := p.dec.Proto(r, otlp.At{File: p.in.Name})
-	return run.ended(p, err)
+	return run.ended(p, p.dec.Spans, p.dec.Others, err)
 }
 
-// ended notes what an input of spans held.
-func (run *run) ended(p *part, err error) error {
-	if p.dec.Spans > 0 {
-		run.spans = append(run.spans, span{p.pos(0), p.dec.Spans})
+// spanFile reads spans that are not OTLP.
+func (run *run) spanFile(c *spanfile.Container, p *part, r *bufio.Reader) error {
+	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
+	err := d.JSON(c, r, scan.At{File: p.in.Name, Line: 1})
+	return run.ended(p, d.Spans, d.Others, err)
+}
+
+// ended notes what an input of spans held: so many, and so many other objects.
+func (run *run) ended(p *part, n, others int, err error) error {
+	if n > 0 {
+		run.spans = append(run.spans, held{p.pos(0), n})
 		return err
 	}
 	if err == otlp.ErrStopped || p.raw.failed() {
 		return err
 	}
 	what := "there are no spans in it"
-	if p.dec.Others > 0 {
-		what = fmt.Sprintf("it has %d JSON objects without spans", p.dec.Others)
+	if others > 0 {
+		what = fmt.Sprintf("it has %d JSON objects without spans", others)
 	}
 	is := trace.NewIssue(trace.NoRequests, p.pos(0), "%s", what)
 	run.issue(&is)

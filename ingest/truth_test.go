@@ -116,6 +116,96 @@ func TestTruth(t *testing.T) {
 	}
 }
 
+// TestTruthSpanFiles writes a run as engines whose times are in attributes and
+// as one whose phases are spans, in every container that is not OTLP, and must
+// get it back within what the container's clock leaves open.
+func TestTruthSpanFiles(t *testing.T) {
+	rs := truth(t).Requests
+	for _, c := range []struct {
+		name  string
+		spans []*trace.Span
+		want  []*trace.Request
+		codes []trace.Code
+	}{
+		{"v1", sim.V1(rs, sim.VLLM{Attrs: true}), sim.VisibleV1(rs, sim.VLLM{Attrs: true}), nil},
+		{"child spans", sim.ChildSpans(rs), sim.VisibleChildSpans(rs), nil},
+		{"gateway", sim.Gateway(rs), sim.VisibleGateway(rs), []trace.Code{trace.EngineUnknown}},
+	} {
+		for _, form := range sim.SpanFiles() {
+			for _, comp := range []sim.Compression{sim.Plain, sim.Gzip, sim.Zstd} {
+				name := fmt.Sprintf("%s %s %s", c.name, form, comp)
+				var b bytes.Buffer
+				if err := sim.Encode(&b, c.spans, sim.Encoding{Form: form, Compression: comp}); err != nil {
+					t.Fatal(err)
+				}
+				got, codes := read(t, b.Bytes(), ingest.Options{Zone: time.UTC})
+				if !slices.Equal(codes, c.codes) {
+					t.Errorf("%s: issues %v, want %v", name, codes, c.codes)
+				}
+				byID := map[string]*trace.Request{}
+				for _, r := range got {
+					byID[r.TraceID] = r
+				}
+				if len(got) != len(c.want) || len(byID) != len(got) {
+					t.Errorf("%s: %d requests, want %d", name, len(got), len(c.want))
+				}
+				for _, w := range c.want {
+					g := byID[w.TraceID]
+					if g == nil {
+						t.Fatalf("%s: request %s of trace %s is missing", name, w.ID, w.TraceID)
+					}
+					if why := differ(g, w, form); why != "" {
+						t.Fatalf("%s: %s: %s\n got %v\nwant %v", name, w.ID, why, shown(g), shown(w))
+					}
+				}
+			}
+		}
+	}
+}
+
+// differ says how a request that was read from that form is not the one that
+// was written. Each instant is cut to the form's step, so that a duration is
+// off by less than one step and a part, between two of them, by less than two.
+func differ(g, w *trace.Request, form sim.Form) string {
+	off := trace.Time(form.Step() - 1)
+	near := func(a, b trace.Instant) bool {
+		return a.Present() == b.Present() && a.At-b.At <= 2*off && b.At-a.At <= 2*off
+	}
+	gb, wb := g.Breakdown(), w.Breakdown()
+	sum := func(b trace.Breakdown, p trace.Phase) (d time.Duration) {
+		for _, part := range b.Parts {
+			if part.Phase == p {
+				d += part.Dur
+			}
+		}
+		return d
+	}
+	for _, b := range []trace.Breakdown{gb, wb} {
+		for _, part := range b.Parts {
+			if d := sum(gb, part.Phase) - sum(wb, part.Phase); d.Abs() > 2*time.Duration(off) {
+				return fmt.Sprintf("%v is off by %v", part.Phase, d)
+			}
+		}
+	}
+	switch {
+	case gb.Check() != nil:
+		return gb.Check().Error()
+	case g.Resolution != form.Step():
+		return fmt.Sprintf("resolution %v", g.Resolution)
+	case !near(g.Arrival, w.Arrival), !near(g.FirstToken, w.FirstToken), !near(g.Completed, w.Completed):
+		return "an instant"
+	case fmt.Sprint(g.ID, g.SpanID, g.Service, g.Replica, g.Model, g.Input, g.Output, g.MaxTokens, g.Preemptions, g.Outcome, g.FinishReason) !=
+		fmt.Sprint(w.ID, w.SpanID, w.Service, w.Replica, w.Model, w.Input, w.Output, w.MaxTokens, w.Preemptions, w.Outcome, w.FinishReason):
+		return "a field"
+	}
+	for _, a := range w.Attrs {
+		if v, _ := g.Attr(a.Key); v != a.Value && (!form.Untyped() || v.String() != a.Value.String()) {
+			return fmt.Sprintf("%s is %v, want %v", a.Key, v, a.Value)
+		}
+	}
+	return ""
+}
+
 // TestTruthLog writes a run as every version's log in every wrapper.
 func TestTruthLog(t *testing.T) {
 	run := truth(t)

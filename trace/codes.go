@@ -42,6 +42,8 @@ const (
 	SelfParent        Code = "self-parent"
 	ParentCycle       Code = "parent-cycle"
 	ClockSkew         Code = "clock-skew"
+	ClockAdjusted     Code = "clock-adjusted"
+	PartialTrace      Code = "partial-trace"
 	BadNumber         Code = "bad-number"
 	NumberAsText      Code = "number-as-text"
 	NegativeDuration  Code = "negative-duration"
@@ -100,6 +102,8 @@ var Codes = []CodeInfo{
 	{SelfParent, Note, "a span is its own parent; the link was ignored", "report it to the exporter's authors"},
 	{ParentCycle, Note, "spans are each other's parents; the links were ignored", "report it to the exporter's authors"},
 	{ClockSkew, Degraded, "a child lies outside its parent: two clocks differ; durations were kept, places are derived", "synchronise the hosts' clocks"},
+	{ClockAdjusted, Degraded, "the trace's store moved the span by its own estimate of clock skew: its place is not what was measured", "take the trace from the collector, or have the store leave clocks alone (Jaeger: max-clock-skew-adjustment 0)"},
+	{PartialTrace, Degraded, "the trace's store says that it gave only a part of the trace", "ask for the trace again without a filter, or raise the store's limit"},
 	{BadNumber, Degraded, "a number is not finite or cannot be read; it counts as not reported", "report it to the engine's authors"},
 	{NumberAsText, Note, "a number was written as text and read as a number", "nothing"},
 	{NegativeDuration, Degraded, "a duration is below zero; it counts as not reported", "nothing: the engine did not reach that point of the request, or reset its clock"},

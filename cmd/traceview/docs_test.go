@@ -24,9 +24,9 @@ const root = "../.."
 // "<!-- begin NAME -->" and "<!-- end -->" is what generated[NAME] gives.
 var generated = map[string]func() string{
 	"formats": func() string {
-		t := newMarkdown("Format", "Recognised by", "What it yields")
+		t := newMarkdown("Format", "Recognised by", "What it yields", "What it cannot tell")
 		for _, f := range ingest.Formats() {
-			t.row("`"+f.Name+"`", f.Evidence, f.Yields)
+			t.row("`"+f.Name+"`", f.Evidence, f.Yields, f.NotTold)
 		}
 		return t.String()
 	},

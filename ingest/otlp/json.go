@@ -21,6 +21,8 @@ type parser struct {
 	onRoot  func() error
 
 	root     bool
+	old      bool   // the spans stand under the names of before 2022
+	bare     bool   // the last time was a number without quotes that a float64 can hold
 	path     string // of the object being read, with its dot
 	scope    string
 	resource *trace.Resource
@@ -71,6 +73,7 @@ func (p *parser) batch(depth int) {
 	outer := p.resource
 	path := p.path
 	scopes := -1 // where spans stand whose resource has not come yet
+	cut := false // the store says that there is more
 	for ok := p.Enter('{', '}'); ok; ok = p.Next('}') {
 		key := p.Key()
 		var n uint
@@ -88,6 +91,13 @@ func (p *parser) batch(depth int) {
 			n, name = 3, "resourceSpans"
 		case "result", "trace", "data":
 			n = 4
+		case "status": // beside a trace, as Tempo answers
+			if p.Peek() != '"' {
+				p.Skip()
+			} else if string(p.Plain("status")) == "PARTIAL" {
+				cut = true
+			}
+			continue
 		default:
 			p.Skip()
 			continue
@@ -97,6 +107,9 @@ func (p *parser) batch(depth int) {
 		}
 		if p.Null() {
 			continue
+		}
+		if n <= 2 {
+			p.old = n == 2
 		}
 		switch {
 		case n <= 2:
@@ -148,6 +161,9 @@ func (p *parser) batch(depth int) {
 		if p.Wrong == "" || wrong != "" {
 			p.I, p.Wrong, p.BadAt, p.Ended = end, wrong, badAt, ended
 		}
+	}
+	if cut {
+		p.Notes.Add(trace.PartialTrace, "the answer's status is PARTIAL")
 	}
 	p.resource = outer
 	p.flushNotes()
@@ -323,6 +339,7 @@ func (p *parser) readSpans() {
 func (p *parser) span(s *trace.Span) {
 	var had scan.Seen
 	var ids [3][]byte // as written
+	bare := false
 	for ok := p.Enter('{', '}'); ok; ok = p.Next('}') {
 		key := p.Key()
 		switch string(key) {
@@ -344,9 +361,11 @@ func (p *parser) span(s *trace.Span) {
 		case "startTimeUnixNano", "start_time_unix_nano":
 			p.Twice(&had, 5, key)
 			s.Start = p.time("startTimeUnixNano")
+			bare = p.bare
 		case "endTimeUnixNano", "end_time_unix_nano":
 			p.Twice(&had, 6, key)
 			s.End = p.time("endTimeUnixNano")
+			bare = bare && p.bare
 		case "attributes":
 			p.Twice(&had, 7, key)
 			s.Attrs = p.attributes()
@@ -362,8 +381,15 @@ func (p *parser) span(s *trace.Span) {
 	}
 	if p.Wrong == "" {
 		s.TraceID, s.SpanID, s.ParentID = p.d.ids(ids, &p.Notes)
+		if bare && p.old {
+			s.Step = exploreStep
+		}
 	}
 }
+
+// exploreStep is the step of times that Grafana's Explore made of floats of
+// milliseconds: neighbouring floats lie 244 ns apart, those of nanoseconds 256.
+const exploreStep = 512
 
 // The names of enums without their prefixes, by number.
 var (
@@ -415,11 +441,13 @@ func (p *parser) enum(key string, prefix string, names []string) int {
 
 // time reads Unix nanoseconds; 0 is absent.
 func (p *parser) time(key string) trace.Opt[trace.Time] {
+	quoted := p.Peek() == '"'
 	tok := p.Scalar(key, "number")
 	if len(tok) == 0 {
 		return trace.Opt[trace.Time]{}
 	}
 	x, v := scan.ParseInteger(tok)
+	p.bare = !quoted && x.Abs >= 1<<60 && x.Abs%256 == 0
 	switch {
 	case v == scan.NotANumber || v == scan.Fraction:
 		p.Notes.Add(trace.BadField, "%s is no whole number of nanoseconds", key)

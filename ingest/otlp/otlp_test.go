@@ -486,3 +486,48 @@ func TestProto(t *testing.T) {
 		t.Errorf("limit: %s %v", res.String(), err)
 	}
 }
+
+// The stores' own spellings, as their interfaces answer and pages download.
+func TestStores(t *testing.T) {
+	span := func(id, more string) string {
+		return `{"traceId":"` + id + `","spanId":"7uGbfsPBsXQ=","name":"q","kind":"SPAN_KIND_SERVER",` + more + `}`
+	}
+	const b64 = "W47/95gDgQPSabYzgT/GDA=="
+	times := `"startTimeUnixNano":"1788000000000000000","endTimeUnixNano":"1788000002500000000","status":{"code":"STATUS_CODE_ERROR"}`
+	numbers := strings.NewReplacer(`"17`, "17", `000"`, "000").Replace(times)
+	scopes := func(s string) string { return `[{"resource":{},"scopeSpans":[{"scope":{},"spans":[` + s + `]}]}]` }
+	old := func(s string) string {
+		return `[{"resource":{},"instrumentationLibrarySpans":[{"instrumentationLibrary":{},"spans":[` + s + `]}]}]`
+	}
+	for _, tt := range []struct {
+		name, in string
+		step     int
+		codes    string
+	}{
+		{"Tempo 1", `{"batches":` + scopes(span(b64, times)) + `}`, 0, ""},
+		{"Tempo 2", `{"trace":{"resourceSpans":` + scopes(span(b64, times)) + `},"metrics":{},"status":"COMPLETE"}`, 0, ""},
+		{"Tempo 2, a part", `{"trace":{"resourceSpans":` + scopes(span(b64, times)) + `},"metrics":{},"status":"PARTIAL","message":"too large"}`, 0, "partial-trace"},
+		{"Explore", `{"batches":` + old(span("5B8EFFF798038103D269B633813FC60C", numbers)) + `}`, 512, ""},
+		{"Explore of our days, exact", `{"batches":` + old(span(b64, strings.Replace(numbers, "0,", "1,", 1))) + `}`, 0, ""},
+		{"Jaeger 3", `{"result":{"resourceSpans":` + scopes(span("5b8efff798038103d269b633813fc60c", times)) + `}}`, 0, ""},
+		{"numbers", `{"resource_spans":` + strings.Replace(scopes(span(b64, numbers)), "scopeSpans", "scope_spans", 1) + `}`, 0, ""},
+	} {
+		if !SniffJSON([]byte(tt.in)) {
+			t.Errorf("%s: not recognised", tt.name)
+		}
+		got := decodeJSON(t, strings.NewReader(tt.in))
+		var codes []string
+		for _, is := range got.issues {
+			codes = append(codes, string(is.Code))
+		}
+		if len(got.spans) != 1 || strings.Join(codes, " ") != tt.codes {
+			t.Errorf("%s: %d spans, %v", tt.name, len(got.spans), codes)
+			continue
+		}
+		s := got.spans[0]
+		if s.TraceID != "5b8efff798038103d269b633813fc60c" || s.SpanID != "eee19b7ec3c1b174" || s.Kind != trace.KindServer ||
+			s.Status != trace.StatusError || s.End.Or(0)-s.Start.Or(0) < 2.4e9 || int(s.Step) != tt.step || len(s.Issues) > 0 {
+			t.Errorf("%s: %+v", tt.name, s)
+		}
+	}
+}

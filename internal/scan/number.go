@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"slices"
+	"strconv"
 )
 
 // A Decimal is an integer as a source writes it, read exactly.
@@ -24,7 +25,10 @@ const (
 
 // ParseInteger reads a JSON number, or the same in quotes, as an integer:
 // digits, or any form such as 1.76e18 whose value is one. No float takes part.
-func ParseInteger(tok []byte) (Decimal, Verdict) {
+func ParseInteger(tok []byte) (Decimal, Verdict) { return ParseScaled(tok, 0) }
+
+// ParseScaled is ParseInteger of the number times 10^exp.
+func ParseScaled(tok []byte, exp int) (Decimal, Verdict) {
 	var x Decimal
 	i := 0
 	if i < len(tok) && (tok[i] == '-' || tok[i] == '+') {
@@ -33,10 +37,11 @@ func ParseInteger(tok []byte) (Decimal, Verdict) {
 	}
 	// mantissa: up to 20 significant digits; scale: the power of ten that is
 	// still to be applied; rest: a digit that is not zero went unread.
+	scale := exp
 	var (
-		digits, scale int
-		seen, point   bool
-		over, rest    bool
+		digits      int
+		seen, point bool
+		over, rest  bool
 	)
 	for ; i < len(tok); i++ {
 		c := tok[i]
@@ -84,17 +89,17 @@ func ParseInteger(tok []byte) (Decimal, Verdict) {
 		if i == len(tok) {
 			return x, NotANumber
 		}
-		exp := 0
+		power := 0
 		for ; i < len(tok); i++ {
 			if tok[i] < '0' || tok[i] > '9' {
 				return x, NotANumber
 			}
-			exp = min(exp*10+int(tok[i]-'0'), 1<<30)
+			power = min(power*10+int(tok[i]-'0'), 1<<30)
 		}
 		if neg {
-			exp = -exp
+			power = -power
 		}
-		scale += exp
+		scale += power
 	}
 	if x.Abs == 0 {
 		return Decimal{}, Fine
@@ -129,6 +134,12 @@ func (x Decimal) Int64() (int64, bool) {
 		return -int64(x.Abs), true
 	}
 	return 0, false
+}
+
+// ParseFloat reads a finite number.
+func ParseFloat(tok []byte) (float64, bool) {
+	f, err := strconv.ParseFloat(string(tok), 64)
+	return f, err == nil && !bytes.ContainsAny(tok, "xX_") && !math.IsNaN(f) && !math.IsInf(f, 0)
 }
 
 // AppendID appends the id that the text says: lower-case hexaDecimal of size

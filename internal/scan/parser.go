@@ -2,8 +2,6 @@ package scan
 
 import (
 	"bytes"
-	"math"
-	"strconv"
 	"unicode/utf16"
 	"unicode/utf8"
 
@@ -321,8 +319,8 @@ func (p *Parser) Float(key string) (float64, bool) {
 	if tok == nil {
 		return 0, false
 	}
-	f, err := strconv.ParseFloat(string(tok), 64)
-	if err != nil || bytes.ContainsAny(tok, "xX_") || math.IsNaN(f) || math.IsInf(f, 0) {
+	f, ok := ParseFloat(tok)
+	if !ok {
 		p.Notes.Add(trace.BadNumber, "%s is no finite number", Short(key))
 		return 0, false
 	}

@@ -45,6 +45,7 @@ type Stream struct {
 	// Learn: where values turn out to begin lines, all with one key, a line
 	// that begins so inside a value says that the value is torn.
 	Learn bool
+	Logs  bool // text between the values is a program's log: nothing is lost
 	// Decode takes a value. It returns how many of its bytes were used (less
 	// than all where another value seems to begin inside), and whether it was
 	// meant to hold records.
@@ -306,7 +307,7 @@ func (s *Stream) flush(atEnd bool) error {
 			what = "line"
 		}
 		is = trace.NewIssue(trace.Truncated, s.badPos, "last %s incomplete (%d bytes)", what, n)
-	case s.why == text && s.behind && !s.control:
+	case s.why == text && (s.behind || s.Logs) && !s.control:
 		is = trace.NewIssue(trace.ForeignLine, s.badPos, "no %s in %d bytes of text", s.What, n)
 	case s.why == text:
 		is = trace.NewIssue(trace.BadJSON, s.badPos, "%d bytes are no JSON", n)

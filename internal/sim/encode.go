@@ -55,7 +55,7 @@ type Encoding struct {
 	Batch       int         // spans a message, where the form has several; 0: 64
 }
 
-// Encode writes spans as OTLP. The encoding is that of the OpenTelemetry
+// Encode writes spans, as OTLP unless the form says otherwise. Of OTLP the encoding is that of the OpenTelemetry
 // collector's own library, so that a reader that shares a mistake with us is
 // found out. What a span does not have is not written; a time below zero is
 // written as the unsigned number that it is then, beyond int64.
@@ -103,6 +103,9 @@ func Encode(w io.Writer, spans []*trace.Span, e Encoding) error {
 
 // messages returns the pieces that make the file when put together.
 func (e Encoding) messages(spans []*trace.Span) ([][]byte, error) {
+	if pieces, err := spanFile(e.Form, spans); pieces != nil || err != nil {
+		return pieces, err
+	}
 	size := e.Batch
 	if size == 0 {
 		size = 64

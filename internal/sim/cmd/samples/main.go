@@ -109,6 +109,11 @@ func samples() ([]sample, error) {
 		spans("gateway.jsonl.gz", chat(4, 200), sim.Gateway, sim.Encoding{Form: sim.Lines, Compression: sim.Gzip}),
 		spans("exporter.json.zst-framed", chat(5, 200), v1, sim.Encoding{Form: sim.Lines, Compression: sim.ZstdFramed, Batch: 100}),
 		spans("otel-go-sdk.json", tight(6, 60), sdk, sim.Encoding{Form: sim.Pretty, Batch: 1 << 20}),
+		spans("jaeger.json", tight(9, 40), sim.ChildSpans, sim.Encoding{Form: sim.Jaeger}),
+		spans("zipkin.json", chat(10, 40), sim.Gateway, sim.Encoding{Form: sim.Zipkin}),
+		spans("python-console.txt", chat(11, 40), v1, sim.Encoding{Form: sim.PythonConsole}),
+		spans("go-console.json", tight(12, 30), sdk, sim.Encoding{Form: sim.GoConsole}),
+		spans("clickhouse.jsonl", chat(13, 60), v1, sim.Encoding{Form: sim.ClickHouse}),
 		log("vllm-0.10.log", chat(7, 150), sim.LogShape{Version: sim.Log10, Outputs: true}),
 		log("vllm-0.16-docker.log", chat(8, 150), sim.LogShape{Version: sim.Log16, Wrapper: sim.Docker, Outputs: true}),
 	} {
