@@ -155,7 +155,7 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newReport(env), newWaiting(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newVersion(env))
+	root.AddCommand(newReport(env), newWaiting(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newFormats(env), newVersion(env))
 	for _, c := range root.Commands() {
 		offer(c, "format", formatsOf[c.Name()])
 		offer(c, "policy", policies())
@@ -166,6 +166,7 @@ func newRoot(env *environment) *cobra.Command {
 // formatsOf is what --format of each command takes, for the shell to offer.
 var formatsOf = map[string][]string{
 	"report": reportFormats, "waiting": reportFormats, "export": exportFormats, "check": {"text", "json"}, "simulate": {"text", "otlp"},
+	"formats": formatKinds,
 }
 
 // offer lets the shell complete the values of a flag, if the command has it.
