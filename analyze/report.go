@@ -16,7 +16,7 @@ const ReportVersion = 1
 // incomplete ones as far as they got.
 type Report struct {
 	Version int            `json:"version"`
-	Verdict []string       `json:"verdict"` // one or two sentences for people
+	Verdict []string       `json:"verdict"` // sentences for people
 	Counts  Counts         `json:"counts"`
 	Card    Card           `json:"measurement"`
 	Phases  []PhaseRow     `json:"phases"`  // in the order of a request's life, unattributed last

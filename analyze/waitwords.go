@@ -55,15 +55,38 @@ func (res *WaitResult) Words() string {
 		return "Why requests waited is not known well enough to rank causes or holders: " + res.unsure() + "."
 	}
 	var parts []string
-	for i, c := range rows {
-		if s := c.Share.Or(0); i > 0 && (i == 3 || s < 0.05) {
-			break
-		}
+	for _, c := range foremost(rows) {
 		parts = append(parts, units.Percent(c.Share.Or(0))+" is "+c.Cause+res.support(&c))
 	}
 	parts[0] = strings.Replace(parts[0], " is ", " of waiting is ", 1)
 	sentences := []string{join(parts), res.heldWords(), res.avoidableWords()}
 	return strings.Join(slices.DeleteFunc(sentences, func(s string) bool { return s == "" }), "; ") + "."
+}
+
+// foremost are those of ranked causes that a sentence names.
+func foremost(rows []CauseRow) []CauseRow {
+	n := 0
+	for n < len(rows) && n < 3 && (n == 0 || rows[n].Share.Or(0) >= 0.05) {
+		n++
+	}
+	return rows[:n]
+}
+
+// Help says in a sentence what helps against the causes that [WaitResult.Words]
+// names. It is empty where nothing waited.
+func (res *WaitResult) Help() string {
+	rows := res.Rows()
+	if len(rows) == 0 {
+		return ""
+	}
+	if !res.Ranked() {
+		return "What helps to know it: " + CauseUnknown.Remedy() + ", and limits that are stated (--max-num-seqs, --max-num-batched-tokens, --kv-tokens)."
+	}
+	var parts []string
+	for _, c := range foremost(rows) {
+		parts = append(parts, "against "+c.Cause+": "+c.Remedy)
+	}
+	return "What helps " + strings.Join(parts, "; ") + "."
 }
 
 // unsure says how little is known.

@@ -31,29 +31,36 @@ func TestWaitWords(t *testing.T) {
 		name string
 		res  WaitResult
 		want string
+		help string // among what helps
 	}{
-		{"nothing", WaitResult{Causes: causes(nil)}, ""},
+		{"nothing", WaitResult{Causes: causes(nil)}, "", ""},
 		{"slots", WaitResult{
 			WaitingNS: 100, AvoidableNS: 38, Confidence: trace.Some(0.97), Causes: slots, By: []string{"tenant"}, Matrix: matrix,
 			Replicas: []ReplicaWaits{replica("replica-1", 60, slots, c64), replica("replica-2", 1.5, nil, Limits{})},
 		}, "94.0 % of waiting is slots (C = 64, inferred); tenant batch held 70.4 % of what tenant chat waited for; " +
-			"38.0 % was avoidable: another replica had no queue and a free slot (replica-2 ran 1.500 on average, others up to 60.00)."},
+			"38.0 % was avoidable: another replica had no queue and a free slot (replica-2 ran 1.500 on average, others up to 60.00).",
+			"What helps against slots: a higher limit if memory and step time allow, else replicas."},
 		{"hot", WaitResult{
 			WaitingNS: 100, AvoidableNS: 72, Confidence: trace.Some(1.0), Causes: slots,
 			Replicas: []ReplicaWaits{{Replica: "a", WaitingNS: 97, Causes: slots, Limits: c64}, {Replica: "b", WaitingNS: 3}},
-		}, "94.0 % of waiting is slots (C = 64, inferred); 72.0 % was avoidable: another replica had no queue and a free slot (a has 97.0 % of the waiting)."},
+		}, "94.0 % of waiting is slots (C = 64, inferred); 72.0 % was avoidable: another replica had no queue and a free slot (a has 97.0 % of the waiting).", "What helps against slots: "},
 		{"several", WaitResult{
 			WaitingNS: 100, Confidence: trace.Some(0.7), Causes: both,
 			Replicas: []ReplicaWaits{replica("a", 8, both, mixed), replica("b", 8, both, Limits{Slots: known(16, LimitInferred), KV: known(240000, LimitData)})},
 		}, "60.0 % of waiting is kv_cache (K = 120,000 to 240,000 tokens, as the data say), " +
-			"30.0 % is slots (C = 8 to 16, mostly inferred, hidden holders or near a limit) and 10.0 % is hold (nothing ran)."},
+			"30.0 % is slots (C = 8 to 16, mostly inferred, hidden holders or near a limit) and 10.0 % is hold (nothing ran).",
+			"What helps against kv_cache: memory, shorter contexts, prefix reuse, replicas; against slots: a higher limit if memory and step time allow, else replicas; against hold: the batching policy or its timeout."},
 		{"not sure", WaitResult{WaitingNS: 100, AvoidableNS: 90, Confidence: trace.Some(0.44), Causes: low, Matrix: matrix},
-			"Why requests waited is not known well enough to rank causes or holders: 30.0 % is unknown, and only 44.0 % of the waiting has a cause that small errors of the limits would not change."},
+			"Why requests waited is not known well enough to rank causes or holders: 30.0 % is unknown, and only 44.0 % of the waiting has a cause that small errors of the limits would not change.",
+			"What helps to know it: more data, and limits that are stated (--max-num-seqs, "},
 		{"not known", WaitResult{WaitingNS: 5, Confidence: trace.Some(0.0), Causes: causes(map[Cause]int64{CauseUnknown: 5})},
-			"Why requests waited cannot be told from this input."},
+			"Why requests waited cannot be told from this input.", "What helps to know it: more data"},
 	} {
 		if got := c.res.Words(); got != c.want {
 			t.Errorf("%s:\n%s\nwant\n%s", c.name, got, c.want)
+		}
+		if got := c.res.Help(); !strings.HasPrefix(got, c.help) || (got == "") != (c.help == "") {
+			t.Errorf("%s helps: %s\nwant\n%s", c.name, got, c.help)
 		}
 	}
 	rows := (&WaitResult{Confidence: trace.Some(0.44), Causes: low}).Rows()
@@ -83,7 +90,7 @@ d arrival=35ms queued=35ms scheduled=38ms first=39ms last=40ms end=40ms queueing
 	if got := r.Tail.Causes; len(got) != 1 || got[0] != want {
 		t.Errorf("tail %+v, want %+v", got, want)
 	}
-	if s := strings.Join(r.Verdict, " "); !strings.Contains(s, "84.2 % of waiting is slots (C = 1, as stated) and 15.8 % is hold") || !strings.Contains(s, "queueing (slots)") {
+	if s := strings.Join(r.Verdict, " "); !strings.Contains(s, "What helps against slots: ") || !strings.Contains(s, "against hold: ") || !strings.Contains(s, "84.2 % of waiting is slots (C = 1, as stated) and 15.8 % is hold") || !strings.Contains(s, "queueing (slots)") {
 		t.Errorf("verdict %q", s)
 	}
 

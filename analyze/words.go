@@ -56,7 +56,7 @@ func (w *work) verdict() []string {
 		}
 		parts = append(parts, units.Percent(k.Share.Or(0))+" "+name)
 	}
-	return append([]string{fmt.Sprintf("The requests' time (mean e2e %s) is %s.", mean, join(parts)) + w.inferred()}, append(w.reasonSentence(), w.tailSentence()...)...)
+	return append([]string{fmt.Sprintf("The requests' time (mean e2e %s) is %s.", mean, join(parts)) + w.inferred()}, append(w.reasonSentences(), w.tailSentence()...)...)
 }
 
 // unsplit names the sets of phases whose members differ in kind.
@@ -80,11 +80,14 @@ func (w *work) inferred() string {
 		w.duration(l.MeanNS), w.duration(l.LowNS), w.duration(l.HighNS))
 }
 
-// reasonSentence says why the requests waited, if that is a hundredth of their
-// time or more.
-func (w *work) reasonSentence() []string {
+// reasonSentences say why the requests waited and what helps, if that is a
+// hundredth of their time or more.
+func (w *work) reasonSentences() []string {
 	for _, k := range w.rep.Kinds {
 		if s := w.why.Words(); k.Kind == trace.Waiting.String() && k.Share.Or(0) >= 0.01 && s != "" {
+			if help := w.why.Help(); help != "" {
+				return []string{s, help}
+			}
 			return []string{s}
 		}
 	}

@@ -45,7 +45,7 @@ func DescribeJSON(path string) (JSONKey, bool) {
 // JSONKeys describes every key of the report, in its order.
 var JSONKeys = []JSONKey{
 	{"version", "", "version of this shape"},
-	{"verdict[]", "", "one or two sentences: where the time goes, what makes the slowest slow"},
+	{"verdict[]", "", "sentences: where the time goes, why requests waited and what helps, what makes the slowest slow"},
 
 	{"counts.requests", "requests", "in the window"},
 	{"counts.outcomes[].*", "requests", "by outcome: ok, error, aborted, rejected, incomplete; zeros too"},
