@@ -37,22 +37,24 @@ type Options struct {
 // added, or how they are split between analyzers that are merged, changes
 // nothing in the report.
 type Analyzer struct {
-	opts     Options
-	rows     []row
-	parts    []trace.Part // of the rows, one after the other
-	waits    []span       // claimed waiting of the rows, likewise
-	text     []byte       // ids and paths of the rows
-	dims     interner     // dim tuples
-	dimRows  []dim        // what each tuple says
-	files    interner
-	traits   traits
-	hardware map[string]map[string]int64
-	versions map[string]int64
-	sampling map[string]map[string]int64
-	origin   Origin
-	readings []trace.Reading
-	why      *Waits // with the same rows
-	key      []byte // scratch
+	opts      Options
+	rows      []row
+	parts     []trace.Part // of the rows, one after the other
+	waits     []span       // claimed waiting of the rows, likewise
+	text      []byte       // ids and paths of the rows
+	dims      interner     // dim tuples
+	dimRows   []dim        // what each tuple says
+	files     interner
+	traits    traits
+	hardware  map[string]map[string]int64
+	versions  map[string]int64
+	sampling  map[string]map[string]int64
+	origin    Origin
+	readings  []trace.Reading
+	told      []trace.EngineLimits
+	fileNamed bool   // some replicas are called after a log's file
+	why       *Waits // with the same rows
+	key       []byte // scratch
 
 	// The values so far of each of defaultBy, where no keys were asked for; nil
 	// once there are more than most: then dims no longer tell them apart.
@@ -199,6 +201,7 @@ func (a *Analyzer) Aside(r *trace.Request) { a.why.Aside(r) }
 // Add takes one request into account. It keeps nothing of r.
 func (a *Analyzer) Add(r *trace.Request) {
 	a.why.Add(r)
+	a.fileNamed = a.fileNamed || r.ReplicaInferred
 	b := r.Breakdown()
 	w := row{
 		ttft: -1, tpot: -1, in: tokens(r.Input), out: tokens(r.Output), cached: tokens(r.Cached),
@@ -373,7 +376,10 @@ func (a *Analyzer) AddReading(r trace.Reading) {
 }
 
 // AddLimits takes an engine's statement of its limits into account.
-func (a *Analyzer) AddLimits(l trace.EngineLimits) { a.why.AddLimits(l) }
+func (a *Analyzer) AddLimits(l trace.EngineLimits) {
+	a.told = append(a.told, l)
+	a.why.AddLimits(l)
+}
 
 // Merge takes all that b has seen into account. Both must have been made with
 // the same options; b is not used afterwards.
@@ -426,5 +432,7 @@ func (a *Analyzer) Merge(b *Analyzer) {
 		}
 	}
 	a.readings = append(a.readings, b.readings...)
+	a.told = append(a.told, b.told...)
+	a.fileNamed = a.fileNamed || b.fileNamed
 	a.why.Merge(b.why)
 }

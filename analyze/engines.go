@@ -12,14 +12,15 @@ import (
 // the mean wait from them where no request tells its own.
 func (w *work) engines() {
 	w.rep.Engines = []EngineState{}
-	type id struct{ engine, service, replica, file string }
+	// A log's parts are one engine: ingest names servers apart.
+	type id struct{ engine, service, replica string }
 	byEngine := map[id][]trace.Reading{}
 	bounded := w.opts.From.set || w.opts.To.set
 	for _, r := range w.readings {
 		if bounded && !inWindow(w.opts.From, w.opts.To, r.Clock, r.At, &w.origin) {
 			continue
 		}
-		k := id{r.Source.Engine, r.Service, r.Replica, r.Source.Pos.File}
+		k := id{r.Source.Engine, r.Service, r.Replica}
 		byEngine[k] = append(byEngine[k], r)
 	}
 	var (
@@ -33,14 +34,14 @@ func (w *work) engines() {
 		ids = append(ids, k)
 	}
 	slices.SortFunc(ids, func(x, y id) int {
-		return cmp.Or(cmp.Compare(x.file, y.file), cmp.Compare(x.service, y.service),
+		return cmp.Or(cmp.Compare(x.service, y.service),
 			cmp.Compare(x.replica, y.replica), cmp.Compare(x.engine, y.engine))
 	})
 	for _, k := range ids {
 		rs := byEngine[k]
 		slices.SortFunc(rs, compareReadings)
 		e := EngineState{
-			Engine: k.engine, Service: k.service, Replica: k.replica, File: k.file,
+			Engine: k.engine, Service: k.service, Replica: k.replica, File: rs[0].Source.Pos.File,
 			Samples: int64(len(rs)), StartNS: int64(rs[0].At), EndNS: int64(rs[len(rs)-1].At),
 		}
 		var running, waiting, usage held
@@ -70,6 +71,7 @@ func (w *work) engines() {
 		from, to, clock = min(from, e.StartNS), max(to, e.EndNS), rs[0].Clock
 		w.rep.Engines = append(w.rep.Engines, e)
 	}
+	w.engineLimits()
 	if w.tells || !depthKnown || w.mixed || clock != w.clock {
 		return
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/traceview/traceview/trace"
 )
@@ -82,4 +84,39 @@ func (ws *Waits) extent(rows []uint32) (from, to int64) {
 		}
 	}
 	return from, to
+}
+
+// engineLimits adds what logs say of limits to the lines of their engines. A
+// statement that names no engine is about all of its server's.
+func (w *work) engineLimits() {
+	told := slices.Clone(w.told)
+	slices.SortStableFunc(told, func(x, y trace.EngineLimits) int {
+		return cmp.Or(cmp.Compare(x.At.At, y.At.At), cmp.Compare(x.Source.Pos.File, y.Source.Pos.File), cmp.Compare(x.Source.Pos.Line, y.Source.Pos.Line),
+			cmp.Compare(x.Replica, y.Replica))
+	})
+	for _, t := range told {
+		state := func(e *EngineState) {
+			for _, x := range []struct{ to, from *trace.Opt[int64] }{{&e.Slots, &t.Slots}, {&e.Budget, &t.Budget}, {&e.KVTokens, &t.KVTokens}} {
+				if x.from.Present() {
+					*x.to = *x.from
+				}
+			}
+		}
+		found := false
+		for i := range w.rep.Engines {
+			e := &w.rep.Engines[i]
+			rest, ok := strings.CutPrefix(e.Replica, t.Replica)
+			number, numbered := strings.CutPrefix(strings.TrimPrefix(rest, " "), "engine ")
+			_, err := strconv.Atoi(number)
+			if e.Engine == t.Source.Engine && e.Service == t.Service && ok && (rest == "" || numbered && err == nil) {
+				found = true
+				state(e)
+			}
+		}
+		if at, ok := t.At.Get(); ok && !found {
+			e := EngineState{Engine: t.Source.Engine, Service: t.Service, Replica: t.Replica, File: t.Source.Pos.File, StartNS: int64(at), EndNS: int64(at)}
+			state(&e)
+			w.rep.Engines = append(w.rep.Engines, e)
+		}
+	}
 }

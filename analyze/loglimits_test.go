@@ -1,6 +1,9 @@
 package analyze
 
 import (
+	"maps"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -99,5 +102,46 @@ l arrival=0 first=0 last=1s end=1s decode=0..1s replica=r
 	res := ws.Result()
 	if res.Untold != 1 || res.Replicas[0].RunningPeak != 1 || res.Replicas[0].ToleranceNS >= int64(time.Millisecond) {
 		t.Errorf("untold %d, at most %d, tolerance %d", res.Untold, res.Replicas[0].RunningPeak, res.Replicas[0].ToleranceNS)
+	}
+}
+
+// The lines of engines have what logs say of them: of one engine, or of all of
+// a server's; the last start counts, and an engine without readings has a line
+// of its own.
+func TestEngineLimits(t *testing.T) {
+	reading := func(replica string) trace.Reading {
+		return trace.Reading{Clock: trace.ClockUnix, At: reqtext.Base, Replica: replica, Running: trace.Some(1), Waiting: trace.Some(0)}
+	}
+	told := func(replica string, at time.Duration, slots, kv int64) trace.EngineLimits {
+		l := trace.EngineLimits{Clock: trace.ClockUnix, Replica: replica, At: trace.At(reqtext.Base.Add(at), trace.Measured)}
+		if slots > 0 {
+			l.Slots = trace.Some(slots)
+		}
+		if kv > 0 {
+			l.KVTokens = trace.Some(kv)
+		}
+		return l
+	}
+	a := New(Options{})
+	for _, name := range []string{"engine 0", "engine 1", "b engine 0", "engine x"} {
+		a.AddReading(reading(name))
+	}
+	for _, l := range []trace.EngineLimits{told("", time.Second, 6, 0), told("engine 1", 0, 5, 700), told("b engine 0", 0, 7, 0), told("c", 0, 8, 0)} {
+		a.AddLimits(l)
+	}
+	b := New(Options{})
+	b.Add(&trace.Request{Clock: trace.ClockUnix, Resolution: time.Second, Arrival: trace.At(reqtext.Base, trace.Measured), Replica: "a", ReplicaInferred: true})
+	a.Merge(b)
+	rep, _ := a.Explain()
+	if !slices.ContainsFunc(rep.Limits, func(s string) bool { return strings.Contains(s, "(inferred)") }) {
+		t.Errorf("nothing says that a replica's name is inferred: %q", rep.Limits)
+	}
+	got := map[string][2]int64{}
+	for _, e := range rep.Engines {
+		got[e.Replica] = [2]int64{e.Slots.Or(0), e.KVTokens.Or(0)}
+	}
+	want := map[string][2]int64{"engine 0": {6, 0}, "engine 1": {6, 700}, "b engine 0": {7, 0}, "engine x": {0, 0}, "c": {8, 0}}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -308,6 +308,10 @@ type EngineState struct {
 	KVUsageMean trace.Opt[float64] `json:"kv_usage_mean_share"`
 	KVUsageMax  trace.Opt[float64] `json:"kv_usage_max_share"`
 	Preemptions trace.Opt[int64]   `json:"preemptions"` // the largest count stated
+	// Limits as its log states them when it starts, the last time it did.
+	Slots    trace.Opt[int64] `json:"slots"`
+	Budget   trace.Opt[int64] `json:"budget_tokens"`
+	KVTokens trace.Opt[int64] `json:"kv_tokens"`
 }
 
 // LittleWait is a mean wait by Little's law: ∫ waiting dt / arrivals, inferred

@@ -318,6 +318,7 @@ func (r *Report) enginesTable() *Table {
 		{Name: "running_mean", Title: "running mean"}, {Name: "running_max", Title: "max"},
 		{Name: "waiting_mean", Title: "waiting mean"}, {Name: "waiting_max", Title: "max"},
 		{Name: "kv_usage_mean_share", Title: "KV mean", Unit: UnitShare}, {Name: "kv_usage_max_share", Title: "max", Unit: UnitShare},
+		{Name: "slots", Title: "slots"}, {Name: "budget_tokens", Title: "step budget"}, {Name: "kv_tokens", Title: "KV tokens"},
 	}}
 	num := func(o trace.Opt[float64]) Cell {
 		if v, ok := o.Get(); ok {
@@ -327,7 +328,8 @@ func (r *Report) enginesTable() *Table {
 	}
 	for _, e := range r.Engines {
 		t.Rows = append(t.Rows, []Cell{TextCell(e.Engine), TextCell(e.Replica), TextCell(e.File), IntCell(e.Samples),
-			num(e.RunningMean), OptCell(e.RunningMax), num(e.WaitingMean), OptCell(e.WaitingMax), num(e.KVUsageMean), num(e.KVUsageMax)})
+			num(e.RunningMean), OptCell(e.RunningMax), num(e.WaitingMean), OptCell(e.WaitingMax), num(e.KVUsageMean), num(e.KVUsageMax),
+			OptCell(e.Slots), OptCell(e.Budget), OptCell(e.KVTokens)})
 	}
 	return t
 }

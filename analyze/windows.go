@@ -156,7 +156,10 @@ type WindowSeries struct {
 	Replica  *ReplicaName `json:"replica"`
 	Rest     bool         `json:"rest"`
 	Requests int64        `json:"requests"`
-	Windows  []Slot       `json:"windows"`
+	// Unended counts requests that tell no end, where they are so many that
+	// who was in the system is not known; else 0.
+	Unended int64  `json:"unended_requests"`
+	Windows []Slot `json:"windows"`
 }
 
 // Name names the series for people.
@@ -182,10 +185,11 @@ type Slot struct {
 
 	// Requests in the system (all of their extent), waiting, and running
 	// (prefill, decode), mean over the window and most at one instant. Waiting
-	// and running are absent where no source tells of them, a mean in a window
-	// without length.
+	// and running are absent where no source tells of them, those in the system
+	// where more than a twentieth of the series' requests tell no end, a mean
+	// in a window without length.
 	SystemMean  trace.Opt[float64] `json:"system_mean"`
-	SystemMax   int64              `json:"system_max"`
+	SystemMax   trace.Opt[int64]   `json:"system_max"`
 	WaitingMean trace.Opt[float64] `json:"waiting_mean"`
 	WaitingMax  trace.Opt[int64]   `json:"waiting_max"`
 	RunningMean trace.Opt[float64] `json:"running_mean"`
@@ -446,6 +450,7 @@ func (b *windowBuild) series(rows []uint32) WindowSeries {
 		causes = newShares(b.grid, len(Causes()))
 	}
 	var system, waiting, running edges
+	open := 0
 	for _, id := range rows {
 		r := &b.rows[id]
 		if r.has&windowExtent == 0 {
@@ -460,6 +465,8 @@ func (b *windowBuild) series(rows []uint32) WindowSeries {
 			} else {
 				w.Failed++
 			}
+		} else {
+			open++
 		}
 		system.add(r.start, r.end)
 		for _, g := range b.segments[r.segment : r.segment+uint64(r.segments)] {
@@ -489,9 +496,13 @@ func (b *windowBuild) series(rows []uint32) WindowSeries {
 			w.CauseNS = causes.of(i)
 		}
 	}
-	b.depths(s.Windows, system.peaks(b.grid), func(trace.Phase) bool { return true }, func(w *Slot, mean trace.Opt[float64], most int64) {
-		w.SystemMean, w.SystemMax = mean, most
-	})
+	if open <= len(rows)/20 {
+		b.depths(s.Windows, system.peaks(b.grid), func(trace.Phase) bool { return true }, func(w *Slot, mean trace.Opt[float64], most int64) {
+			w.SystemMean, w.SystemMax = mean, trace.Some(most)
+		})
+	} else {
+		s.Unended = int64(open)
+	}
 	if b.tells&(trace.Queueing|trace.Preempted) != 0 {
 		b.depths(s.Windows, waiting.peaks(b.grid), func(p trace.Phase) bool { return p.Kind() == trace.Waiting }, func(w *Slot, mean trace.Opt[float64], most int64) {
 			w.WaitingMean, w.WaitingMax = mean, trace.Some(most)
@@ -613,7 +624,8 @@ func (e *edges) peaks(g grid) []int64 {
 // overlay lays the engines' readings over the windows. Readings outside of
 // them are not shown.
 func (w *Windows) overlay(b *windowBuild, res *WindowResult) {
-	type id struct{ engine, service, replica, file string }
+	// A log's parts are one engine: ingest names servers apart.
+	type id struct{ engine, service, replica string }
 	byEngine := map[id][]trace.Reading{}
 	outside := int64(0)
 	for _, r := range w.readings {
@@ -621,7 +633,7 @@ func (w *Windows) overlay(b *windowBuild, res *WindowResult) {
 			outside++
 			continue
 		}
-		k := id{r.Source.Engine, r.Service, r.Replica, r.Source.Pos.File}
+		k := id{r.Source.Engine, r.Service, r.Replica}
 		byEngine[k] = append(byEngine[k], r)
 	}
 	if outside > 0 {
@@ -632,7 +644,7 @@ func (w *Windows) overlay(b *windowBuild, res *WindowResult) {
 		ids = append(ids, k)
 	}
 	slices.SortFunc(ids, func(x, y id) int {
-		return cmp.Or(strings.Compare(x.service, y.service), strings.Compare(x.replica, y.replica), strings.Compare(x.engine, y.engine), strings.Compare(x.file, y.file))
+		return cmp.Or(strings.Compare(x.service, y.service), strings.Compare(x.replica, y.replica), strings.Compare(x.engine, y.engine))
 	})
 	if most := max(2, maxCells/b.n); len(ids) > most {
 		res.Notes = append(res.Notes, plural(int64(len(ids)-most), "engine's readings are", "engines' readings are")+" not shown: there are too many engines.")

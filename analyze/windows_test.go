@@ -329,7 +329,7 @@ func checkDepths(t *testing.T, rs []*trace.Request, s *WindowSeries) {
 			}
 			system, waiting, running = max(system, sys), max(waiting, wait), max(running, run)
 		}
-		if w.SystemMax != system || w.WaitingMax.Or(waiting) != waiting || w.RunningMax.Or(running) != running {
+		if w.SystemMax.Or(system) != system || w.WaitingMax.Or(waiting) != waiting || w.RunningMax.Or(running) != running {
 			t.Fatalf("window %+v: counted %d, %d, %d", w, system, waiting, running)
 		}
 	}
@@ -428,4 +428,39 @@ func BenchmarkWindows(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/float64(len(rs)), "ns/request")
+}
+
+// Requests that tell no end say nothing of who was in the system; readings of
+// the parts of a rotated log are those of one engine.
+func TestWindowsUnended(t *testing.T) {
+	w := NewWindows(WindowOptions{Every: time.Second})
+	for _, r := range reqtext.MustParse(t, `
+a arrival=0 outcome=incomplete
+b arrival=1s outcome=incomplete
+c arrival=1s end=3s outcome=aborted
+`) {
+		w.Add(r)
+	}
+	for i, file := range []string{"vllm.log.1", "vllm.log.1", "vllm.log"} {
+		w.AddReading(trace.Reading{
+			Source: trace.Source{Engine: "vllm", Pos: trace.Pos{File: file}}, Replica: "engine 0", Clock: trace.ClockUnix,
+			At: reqtext.Base.Add(time.Duration(i) * 400 * time.Millisecond), Running: trace.Some(3), Waiting: trace.Some(1),
+		})
+	}
+	res, err := w.Result(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := res.Series[0]
+	if s.Unended != 2 {
+		t.Errorf("%d without an end", s.Unended)
+	}
+	for _, x := range s.Windows {
+		if x.SystemMean.Present() || x.SystemMax.Present() {
+			t.Errorf("in the system %v, at most %v", x.SystemMean, x.SystemMax)
+		}
+	}
+	if e := s.Windows[0].Engine; e == nil || e.RunningMean.Or(0) != 3 || e.RunningMax != trace.Some[int64](3) {
+		t.Errorf("the engine: %+v", e)
+	}
 }

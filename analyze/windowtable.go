@@ -42,7 +42,7 @@ func (res *WindowResult) Table() *Table {
 				start, end = IntCell(w.StartNS), IntCell(w.EndNS)
 			}
 			row = append(row, IntCell(int64(j)), start, end, start, end, lengthCell(res.StartNS, w.StartNS), lengthCell(w.StartNS, w.EndNS),
-				IntCell(w.Arrivals), IntCell(w.Served), IntCell(w.Failed), numberCell(w.SystemMean), IntCell(w.SystemMax),
+				IntCell(w.Arrivals), IntCell(w.Served), IntCell(w.Failed), numberCell(w.SystemMean), OptCell(w.SystemMax),
 				numberCell(w.WaitingMean), OptCell(w.WaitingMax), numberCell(w.RunningMean), OptCell(w.RunningMax))
 			if e := w.Engine; e != nil {
 				row = append(row, IntCell(e.Readings), numberCell(e.WaitingMean), OptCell(e.WaitingMax),
@@ -129,7 +129,7 @@ func windowColumns() []Column {
 		{Name: "arrivals", Title: "arrived", Unit: UnitRequests, Meaning: "requests that arrived in the window"},
 		{Name: "served", Title: "served", Unit: UnitRequests, Meaning: "that ended ok in it"},
 		{Name: "failed", Title: "failed", Unit: UnitRequests, Meaning: "that ended otherwise in it"},
-		{Name: "system_mean", Title: "in the system", Unit: UnitRequests, Float: true, Meaning: "requests arrived and not yet ended, mean over the window; null where it has no length"},
+		{Name: "system_mean", Title: "in the system", Unit: UnitRequests, Float: true, Meaning: "requests arrived and not yet ended, mean over the window; null where it has no length, and, as the next, where more than a twentieth of the requests tell no end"},
 		{Name: "system_max", Title: "most", Unit: UnitRequests, Meaning: "most at once"},
 		{Name: "waiting_mean", Title: "waiting", Unit: UnitRequests, Float: true, Meaning: "of these waiting, likewise; null where no source tells"},
 		{Name: "waiting_max", Title: "most", Unit: UnitRequests, Meaning: "most at once; null where no source tells"},

@@ -233,6 +233,9 @@ func (w *work) limits() []string {
 	if log {
 		say("A log line tells no request's time in the queue.")
 	}
+	if w.fileNamed {
+		say("Replicas that no line names are called after their log's file (inferred).")
+	}
 	if spans && len(card.Sampling) == 0 {
 		say("The data do not say whether traces were sampled: rates and concurrency are those of the requests seen.")
 	} else if len(card.Sampling) > 0 {

@@ -196,6 +196,9 @@ var JSONKeys = []JSONKey{
 	{"engine_readings[].kv_usage_mean_share", "share", "of the KV cache in use, likewise"},
 	{"engine_readings[].kv_usage_max_share", "share", "the most in one reading"},
 	{"engine_readings[].preemptions", "", "the largest count stated"},
+	{"engine_readings[].slots", "requests", "that it runs at once, as its log states when it starts"},
+	{"engine_readings[].budget_tokens", "tokens", "that it computes in a step, likewise"},
+	{"engine_readings[].kv_tokens", "tokens", "that fit into its KV cache, likewise"},
 
 	{"inferred_wait.arrivals", "requests", "that arrived between the first and the last reading"},
 	{"inferred_wait.mean_ns", "ns", "mean wait by Little's law; only where no request tells its own wait"},

@@ -6,6 +6,7 @@ package export
 import (
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -702,7 +703,14 @@ func (p *page) engines(r *analyze.Report) {
 	}
 	p.heading("What the engines say of themselves")
 	g := &grid{left: map[int]bool{0: true}}
-	g.add("", "readings", "running", "most", "waiting", "most", "KV cache", "most")
+	head := []string{"", "readings", "running", "most", "waiting", "most", "KV cache", "most"}
+	limits := slices.ContainsFunc(r.Engines, func(e analyze.EngineState) bool {
+		return e.Slots.Present() || e.Budget.Present() || e.KVTokens.Present()
+	})
+	if limits {
+		head = append(head, "slots", "step budget", "KV tokens")
+	}
+	g.add(head...)
 	num := func(o trace.Opt[float64], f func(float64) string) string {
 		if v, ok := o.Get(); ok {
 			return f(v)
@@ -723,8 +731,12 @@ func (p *page) engines(r *analyze.Report) {
 		if name == "" {
 			name = word(e.Engine)
 		}
-		g.add(name, units.Count(e.Samples), num(e.RunningMean, units.Number), count(e.RunningMax),
-			num(e.WaitingMean, units.Number), count(e.WaitingMax), num(e.KVUsageMean, units.Percent), num(e.KVUsageMax, units.Percent))
+		row := []string{name, units.Count(e.Samples), num(e.RunningMean, units.Number), count(e.RunningMax),
+			num(e.WaitingMean, units.Number), count(e.WaitingMax), num(e.KVUsageMean, units.Percent), num(e.KVUsageMax, units.Percent)}
+		if limits {
+			row = append(row, count(e.Slots), count(e.Budget), count(e.KVTokens))
+		}
+		g.add(row...)
 	}
 	p.grid(g)
 	if more := len(r.Engines) - 10; more > 0 {

@@ -48,12 +48,13 @@ var TimelineKeys = []JSONKey{
 	{"timeline.series[].replica.*", "", "whose windows; null for all requests together, which come first, and for the rest"},
 	{"timeline.series[].rest", "", "true where replicas with few requests are joined, because there are too many"},
 	{"timeline.series[].requests", "requests", "of the series"},
+	{"timeline.series[].unended_requests", "requests", "of these that tell no end, where they are too many to know who was in the system; else 0"},
 	{"timeline.series[].windows[].start_ns", "ns", "a window is [start, end); the last has its end"},
 	{"timeline.series[].windows[].end_ns", "ns", "likewise"},
 	{"timeline.series[].windows[].arrivals", "requests", "that arrived in it"},
 	{"timeline.series[].windows[].served", "requests", "that completed ok in it"},
 	{"timeline.series[].windows[].failed", "requests", "that ended otherwise in it"},
-	{"timeline.series[].windows[].system_*", "requests", "in the system, mean and most at once"},
+	{"timeline.series[].windows[].system_*", "requests", "in the system, mean and most at once; null where more than a twentieth of the series' requests tell no end (unended_requests)"},
 	{"timeline.series[].windows[].waiting_*", "requests", "waiting, likewise; null where no source tells"},
 	{"timeline.series[].windows[].running_*", "requests", "in prefill or decode, likewise"},
 	{"timeline.series[].windows[].phase_ns[]", "ns", "time of requests that falls into it, by phase; all windows add up to the phases' totals exactly"},
@@ -229,7 +230,7 @@ func (p *timelinePage) depths() {
 	}{
 		{"waiting", func(w *analyze.Slot) trace.Opt[float64] { return w.WaitingMean }, func(w *analyze.Slot) trace.Opt[int64] { return w.WaitingMax }},
 		{"running", func(w *analyze.Slot) trace.Opt[float64] { return w.RunningMean }, func(w *analyze.Slot) trace.Opt[int64] { return w.RunningMax }},
-		{"in the system", func(w *analyze.Slot) trace.Opt[float64] { return w.SystemMean }, func(w *analyze.Slot) trace.Opt[int64] { return trace.Some(w.SystemMax) }},
+		{"in the system", func(w *analyze.Slot) trace.Opt[float64] { return w.SystemMean }, func(w *analyze.Slot) trace.Opt[int64] { return w.SystemMax }},
 		{"waiting, by the engines' own counts", engineMean(func(e *analyze.EngineSlot) trace.Opt[float64] { return e.WaitingMean }), engineMost(func(e *analyze.EngineSlot) trace.Opt[int64] { return e.WaitingMax })},
 		{"running, by the engines' own counts", engineMean(func(e *analyze.EngineSlot) trace.Opt[float64] { return e.RunningMean }), engineMost(func(e *analyze.EngineSlot) trace.Opt[int64] { return e.RunningMax })},
 	} {
@@ -241,8 +242,7 @@ func (p *timelinePage) depths() {
 				most = trace.Some(max(v, most.Or(v)))
 			}
 		}
-		// Nobody in the system at any time means that no end is known.
-		if !known || d.name == "in the system" && (drawn || most.Or(0) == 0) {
+		if !known || d.name == "in the system" && drawn {
 			continue
 		}
 		drawn = true
@@ -253,7 +253,7 @@ func (p *timelinePage) depths() {
 		p.chart(name, p.spread(all, mean(d.of)), most.Or(0) > 0)
 	}
 	if !drawn {
-		p.line("  not known: no request tells when it ended", plain)
+		p.line("  not known: "+units.Count(all.Unended)+" of "+requests(all.Requests)+" tell no end", plain)
 		return
 	}
 	p.axis()
