@@ -34,9 +34,10 @@ var may = map[string][]string{
 	"ingest/spanfile":          {"trace", "internal/scan"},
 	"ingest/engine":            {"trace"},
 	"ingest/vllmlog":           {"trace"},
+	"ingest/receive":           {"trace", "ingest/otlp"}, // bytes come in, and go to files that ingest reads
 	"analyze":                  {"trace"},
 	"export":                   {"trace", "analyze"},
-	"cmd/traceview":            {"trace", "ingest", "analyze", "export", "internal/sim"},
+	"cmd/traceview":            {"trace", "ingest", "ingest/receive", "analyze", "export", "internal/sim"},
 	"samples/cmd/gen":          {"internal/sim", "trace"},
 	"internal/sim/cmd/samples": {"internal/sim", "trace"},
 }
@@ -48,11 +49,13 @@ var testsMay = []string{"internal/sim", "internal/reqtext"}
 var third = map[string][]string{
 	"github.com/google/pprof":             {"export"},
 	"github.com/parquet-go/parquet-go":    {"export"},
-	"go.opentelemetry.io/collector/pdata": {"ingest/otlp", "internal/sim"},
+	"go.opentelemetry.io/collector/pdata": {"ingest/otlp", "ingest/receive", "internal/sim"},
 	"go.opentelemetry.io/proto/otlp":      {"ingest/otlp", "internal/sim"},
-	"google.golang.org/protobuf":          {"ingest/otlp", "internal/sim"},
+	"google.golang.org/protobuf":          {"ingest/otlp", "ingest/receive", "internal/sim"},
+	"google.golang.org/grpc":              {"ingest/receive"},
+	"google.golang.org/genproto":          {"ingest/receive"},
 	"go.opentelemetry.io/otel":            {"internal/sim", "internal/sim/cmd/samples"},
-	"github.com/klauspost/compress":       {"ingest", "internal/sim", "internal/sim/cmd/samples"},
+	"github.com/klauspost/compress":       {"ingest", "ingest/receive", "internal/sim", "internal/sim/cmd/samples"},
 	"github.com/spf13/cobra":              {"cmd/traceview"},
 	"github.com/spf13/pflag":              {"cmd/traceview"},
 	"golang.org/x/term":                   {"cmd/traceview"},
@@ -63,7 +66,8 @@ var third = map[string][]string{
 
 // thirdInTests lists the packages whose tests may import one besides.
 var thirdInTests = map[string][]string{
-	"github.com/parquet-go/parquet-go": {"cmd/traceview"}, // adds up the files that the command wrote
+	"github.com/parquet-go/parquet-go": {"cmd/traceview"},                   // adds up the files that the command wrote
+	"go.opentelemetry.io/otel":         {"ingest/receive", "cmd/traceview"}, // the clients that people have
 }
 
 type file struct {
@@ -183,6 +187,10 @@ func TestForbidden(t *testing.T) {
 		{"ingest/engine", "go.opentelemetry.io/collector/pdata/ptrace", false, true},
 		{"cmd/traceview", "github.com/parquet-go/parquet-go", false, true},
 		{"cmd/traceview", "github.com/parquet-go/parquet-go", true, false},
+		{"ingest/receive", "google.golang.org/grpc", false, false},
+		{"ingest", "google.golang.org/grpc/codes", false, true},
+		{"ingest/receive", "go.opentelemetry.io/otel/sdk/trace", false, true},
+		{"ingest/receive", "go.opentelemetry.io/otel/sdk/trace", true, false},
 		{"ingest/engine", module + "/internal/sim", false, true},
 		{"ingest/engine", module + "/internal/sim", true, false},
 		{"export", module + "/analyze", false, false},
