@@ -127,6 +127,7 @@ func newRoot(env *environment) *cobra.Command {
   traceview waiting trace.jsonl
   traceview export -o phases.parquet -o waiting.pb.gz trace.jsonl
   traceview check server.log
+  traceview record -o traces/
   traceview simulate --arrivals 0ms,1ms,2ms,3ms --setup 4ms --per-request 1ms | traceview report -`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -155,10 +156,11 @@ func newRoot(env *environment) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w (%s --help lists the flags)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newReport(env), newWaiting(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newFormats(env), newVersion(env))
+	root.AddCommand(newReport(env), newWaiting(env), newExport(env), newCheck(env), newTimeline(env), newSimulate(env), newWeb(env), newRecord(env), newFormats(env), newVersion(env))
 	for _, c := range root.Commands() {
 		offer(c, "format", formatsOf[c.Name()])
 		offer(c, "policy", policies())
+		offer(c, "compress", recordCompressions)
 	}
 	return root
 }
@@ -167,6 +169,7 @@ func newRoot(env *environment) *cobra.Command {
 var formatsOf = map[string][]string{
 	"report": reportFormats, "waiting": reportFormats, "export": exportFormats, "check": {"text", "json"}, "simulate": {"text", "otlp"},
 	"formats": formatKinds,
+	"record":  recordFormats,
 }
 
 // offer lets the shell complete the values of a flag, if the command has it.
