@@ -31,6 +31,8 @@ type format struct {
 // formats is all that is read, in the order in which it is tried. All but the
 // framed ones may be compressed as a whole.
 var formats = []format{
+	{Format{"tar", "a tar archive's header; mostly compressed as a whole", "what its files hold, each recognised by itself; hidden ones are passed over", inside}, isTar, (*run).tar},
+	{Format{"zip", "a zip archive's first bytes", "the same; read in place where it is a file, else in memory", inside}, isZip, (*run).zip},
 	{Format{otlp.FormatJSON, otlp.Evidence, "spans, then requests; as one object, one a line, one after the other, or an array", asSpans}, otlp.SniffJSON, (*run).json},
 	{Format{otlp.FormatProto, "a protobuf message with a resource and its spans inside", "the same", asSpans}, otlp.SniffProto, (*run).proto},
 	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same", asSpans}, sniffFramed, (*run).frames},
@@ -42,6 +44,9 @@ var formats = []format{
 
 // asSpans is what the formats cannot tell that keep all that spans have.
 const asSpans = "what the engine's spans do not tell"
+
+// inside is what containers of files cannot tell.
+const inside = "what its contents do not tell"
 
 // spanFile is the format of a container of package spanfile.
 func spanFile(c *spanfile.Container) format {
@@ -57,7 +62,7 @@ func Formats() []Format {
 	for _, f := range formats {
 		list = append(list, f.Format)
 	}
-	return append(list, Format{"gzip, zstd", "their first bytes", "what is inside, also twice over", "nothing less than what is inside"})
+	return append(list, Format{"gzip, zstd", "their first bytes", "what is inside, also twice over", inside})
 }
 
 // Engine is what is known of an engine whose spans are read.
@@ -80,7 +85,6 @@ func Engines() []Engine {
 
 // foreign are other files' first bytes.
 var foreign = []struct{ magic, what string }{
-	{"PK\x03\x04", "a zip archive"},
 	{"PAR1", "a Parquet file"},
 	{"BZh", "bzip2-compressed data"},
 	{"\xfd7zXZ\x00", "xz-compressed data"},
@@ -100,9 +104,6 @@ func describe(head []byte) string {
 		if bytes.HasPrefix(head, []byte(f.magic)) {
 			return "it looks like " + f.what
 		}
-	}
-	if len(head) > 262 && string(head[257:262]) == "ustar" {
-		return "it looks like a tar archive"
 	}
 	t := bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n[")
 	if key, ok := firstKey(t); ok {

@@ -80,7 +80,7 @@ func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trac
 			ctx: ctx, opts: opts.withDefaults(), yield: yield,
 			builder: engine.NewBuilder(engine.Options{MaxOpen: opts.MaxOpen}),
 			ids:     map[uint64]bool{},
-			several: len(inputs) > 1,
+			several: len(inputs) > 1, formats: formats,
 		}
 		for _, in := range inputs {
 			if err := run.input(in); err != nil {
@@ -109,7 +109,8 @@ type run struct {
 	told    int64 // the same when Progress was last called
 	calls   int
 
-	several bool // inputs
+	several bool // inputs, or files in archives
+	formats []format
 	logs    logs
 
 	joined int    // requests made of spans
@@ -223,12 +224,16 @@ func (run *run) fromSpans(r *trace.Request, is *trace.Issue) bool {
 	return run.give(r, is)
 }
 
-// part is an input, or what was compressed in it.
+// part is an input, or what was compressed in it, or a file of an archive.
 type part struct {
 	in  Input
 	raw *raw
 	out *limited // what is decoded
 	dec *otlp.Decoder
+
+	file     io.ReaderAt // the input itself, where it can be read anywhere and nothing is around it
+	archives int         // around it
+	left     *int64      // bytes that all files of the archives around it may have yet
 }
 
 func (p *part) pos(off int64) trace.Pos { return trace.Pos{File: p.in.Name, Offset: off} }
@@ -250,6 +255,9 @@ func (run *run) input(in Input) (err error) {
 		}
 	}()
 	p := &part{in: in, raw: &raw{run: run, r: f}}
+	if at, ok := f.(io.ReaderAt); ok && in.Size >= 0 {
+		p.file = at
+	}
 	p.dec = otlp.NewDecoder(run.opts.MaxRecord, run.span)
 	err = run.part(p, p.raw, 0)
 	if p.raw.failed() {
@@ -319,7 +327,11 @@ const maxLayers = 2
 
 // part reads what r gives, under that many layers of compression.
 func (run *run) part(p *part, r io.Reader, layers int) error {
-	p.out = &limited{r: r, max: run.opts.MaxInput}
+	out := &limited{r: r, max: run.opts.MaxInput}
+	if p.out = out; p.left != nil {
+		out.max = min(out.max, *p.left)
+		defer func() { *p.left -= out.n }()
+	}
 	br := bufio.NewReaderSize(p.out, sniffed)
 	head, err := br.Peek(sniffed)
 	if err != nil && err != io.EOF && len(head) == 0 {
@@ -342,6 +354,7 @@ func (run *run) part(p *part, r io.Reader, layers int) error {
 			run.issue(&is)
 			return nil
 		}
+		p.file = nil
 		z, err := kind.open(br)
 		if err != nil {
 			return err
@@ -349,7 +362,7 @@ func (run *run) part(p *part, r io.Reader, layers int) error {
 		defer z.Close()
 		return run.part(p, z, layers+1)
 	}
-	for _, f := range formats {
+	for _, f := range run.formats {
 		if f.sniff(head) {
 			return f.read(run, p, br)
 		}
@@ -385,7 +398,7 @@ func (run *run) ended(p *part, n, others int, err error) error {
 		run.spans = append(run.spans, held{p.pos(0), n})
 		return err
 	}
-	if err == otlp.ErrStopped || p.raw.failed() {
+	if err != nil || p.raw.failed() { // which says enough
 		return err
 	}
 	what := "there are no spans in it"

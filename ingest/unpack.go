@@ -76,7 +76,16 @@ func (l *limited) Read(p []byte) (int, error) {
 type raw struct {
 	run *run
 	r   io.Reader
+	n   int64 // bytes read
 	err error
+}
+
+// rest counts what of size bytes was read elsewhere.
+func (r *raw) rest(size int64) {
+	if n := size - r.n; n > 0 && size < 1<<62 {
+		r.n += n
+		r.run.progress(int(n))
+	}
 }
 
 func (r *raw) Read(p []byte) (int, error) {
@@ -85,6 +94,7 @@ func (r *raw) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := r.r.Read(p)
+	r.n += int64(n)
 	r.run.progress(n)
 	if err != nil && err != io.EOF {
 		r.err = err

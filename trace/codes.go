@@ -78,7 +78,7 @@ var Codes = []CodeInfo{
 	{UnknownFormat, Dropped, "the content is none of the formats that are read", "see the README's table of formats; convert the file, or name the right one"},
 	{NoRequests, Dropped, "the format was recognised, but no request was found in it", "check that tracing or request logging was on, and that this is the engine's file"},
 	{Truncated, Dropped, "the input stops in the middle of a record; all before it counts", "let the writer close the file before copying it, or ignore the torn record"},
-	{BadCompression, Dropped, "the compressed data is damaged; what was read before it counts", "copy the file again"},
+	{BadCompression, Dropped, "the compressed data or the archive is damaged; what was read before it counts", "copy the file again"},
 	{BadFrame, Dropped, "a message length does not fit the data; reading resumed where it could", "copy the file again; check that only one process writes to it"},
 	{BadJSON, Dropped, "a piece of the input is not valid JSON and was skipped", "look at the position; the exporter may have been cut off there"},
 	{BadProtobuf, Dropped, "a protobuf message is malformed; its readable spans count", "look at the position; the exporter may have been cut off there"},
