@@ -23,6 +23,7 @@ type family struct {
 
 // build makes the request of n.
 func (b *Builder) build(n *node, around family) *trace.Request {
+	b.nested = nil
 	r := &trace.Request{
 		TraceID: n.traceID, SpanID: n.spanID,
 		Source:  trace.Source{Format: n.format, Engine: n.engine, Pos: n.pos},
@@ -82,7 +83,7 @@ func (b *Builder) build(n *node, around family) *trace.Request {
 	}
 	if len(outers) > 0 {
 		outer := outers[len(outers)-1]
-		widen(r, outer)
+		b.nested = widen(r, outer)
 		for _, o := range outers {
 			fillIn(r, o, around.single)
 		}

@@ -27,6 +27,8 @@ type Builder struct {
 	one       node         // of the span at hand
 	rooms     map[string]*group
 	steps     map[[2]string]*node // of decoding, by trace and parent
+	nested    *nested             // the place of the request that was built last, in the span around it
+	clocks    clocks
 	stopped   bool
 	yield     func(*trace.Request, *trace.Issue) bool
 }
@@ -103,16 +105,32 @@ func (b *Builder) Finish(yield func(*trace.Request, *trace.Issue) bool) bool {
 	for !b.stopped && len(b.order) > 0 {
 		b.close()
 	}
+	b.settle()
 	return !b.stopped
 }
 
+// send yields r, which was just built, or queues it behind others that wait
+// for the clocks of the spans around them.
 func (b *Builder) send(r *trace.Request) {
+	n := b.nested
+	b.nested = nil
+	if n != nil {
+		b.clocks.see(r, n)
+	}
+	if n != nil || len(b.clocks.queue) > 0 {
+		b.clocks.queue = append(b.clocks.queue, queued{r: r, in: n})
+		return
+	}
 	if !b.stopped && !b.yield(r, nil) {
 		b.stopped = true
 	}
 }
 
 func (b *Builder) tell(i trace.Issue) {
+	if len(b.clocks.queue) > 0 {
+		b.clocks.queue = append(b.clocks.queue, queued{is: &i})
+		return
+	}
 	if !b.stopped && !b.yield(nil, &i) {
 		b.stopped = true
 	}
@@ -160,6 +178,9 @@ func (b *Builder) hold(n *node) *node {
 			b.tell(trace.NewIssue(trace.TooManyOpen, g.nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, len(g.nodes), b.max))
 		}
 		b.close()
+		if len(b.clocks.queue) > b.max/16 {
+			b.settle()
+		}
 	}
 	return &kept
 }

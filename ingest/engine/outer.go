@@ -8,64 +8,93 @@ import (
 )
 
 // widen gives r, read off the engine's spans, the arrival and end of the
-// outermost service around them. Where the engine's span sticks out of it, two
-// clocks differ: no duration changes, the engine's part is moved as a whole,
-// and which side of it the rest of the outer span lies on is not known.
-func widen(r *trace.Request, outer *node) {
+// outermost service around them: at once where one end is all there is, else
+// by what it returns, once it is known how the two clocks stand to each other.
+func widen(r *trace.Request, outer *node) *nested {
 	rounding := tolerance(r)
 	os, _ := outer.start.Get()
 	oe, _ := outer.end.Get()
 	es, okS := r.Arrival.Get()
 	ee, okE := r.Completed.Get()
-	claim := func(p trace.Phase, basis trace.Basis, a, z trace.Time) {
-		if z > a {
-			r.Intervals = append(r.Intervals, trace.Interval{Phase: p, Basis: basis, Start: a, End: z})
-		}
-	}
 	switch {
 	case !okS && !okE:
-		return
 	case !okS:
 		if ee >= os && ee <= oe.Add(rounding) {
 			r.Arrival, r.Completed = trace.At(os, trace.Measured), trace.At(max(oe, ee), trace.Measured)
-			claim(trace.Completion, trace.Measured, ee, oe)
+			claim(r, trace.Completion, trace.Measured, ee, oe)
 		}
-		return
 	case !okE:
 		if es >= os.Add(-rounding) && es <= oe {
 			r.Arrival = trace.At(min(os, es), trace.Measured)
-			claim(trace.Arrival, trace.Measured, os, es)
+			claim(r, trace.Arrival, trace.Measured, os, es)
 		}
-		return
+	default:
+		n := &nested{outer: process{outer.res.service, outer.res.replica}, inner: process{r.Service, r.Replica}, start: os, end: oe}
+		r.Outer = trace.Some(trace.Nesting{Service: n.outer.service, Replica: n.outer.replica, Before: es.Sub(os), After: oe.Sub(ee)})
+		return n
 	}
-	ours, theirs := ee.Sub(es), oe.Sub(os)
-	early, late := os.Sub(es), ee.Sub(oe)
-	r.Outer = trace.Some(trace.Nesting{Service: outer.res.service, Replica: outer.res.replica, Before: -early, After: -late})
-	if early <= rounding && late <= rounding {
-		r.Arrival, r.Completed = trace.At(min(os, es), trace.Measured), trace.At(max(oe, ee), trace.Measured)
-		claim(trace.Arrival, trace.Measured, os, es)
-		claim(trace.Completion, trace.Measured, ee, oe)
+	return nil
+}
+
+func claim(r *trace.Request, p trace.Phase, basis trace.Basis, a, z trace.Time) {
+	if z > a {
+		r.Intervals = append(r.Intervals, trace.Interval{Phase: p, Basis: basis, Start: a, End: z})
+	}
+}
+
+// widen gives r the arrival and end of the span around it. Where c says by how
+// much its clock is off, no duration changes, the engine's part is moved as a
+// whole, and which side of it the rest of the outer span lies on is not known.
+// Where no constant explains that it sticks out, nothing is moved.
+func (n *nested) widen(r *trace.Request, c offset) {
+	rounding := tolerance(r)
+	es, ee := r.Arrival.At, r.Completed.At
+	ours, theirs := ee.Sub(es), n.end.Sub(n.start)
+	early, late := n.start.Sub(es), ee.Sub(n.end)
+	fits := early <= rounding && late <= rounding
+	whole := func() {
+		r.Arrival, r.Completed = trace.At(min(n.start, es), trace.Measured), trace.At(max(n.end, ee), trace.Measured)
+		claim(r, trace.Arrival, trace.Measured, n.start, es)
+		claim(r, trace.Completion, trace.Measured, ee, n.end)
+	}
+	if fits && c.by == 0 {
+		whole()
 		return
 	}
 	out := "child starts " + units.Duration(early, 0) + " before its parent"
-	if early <= rounding {
+	switch {
+	case fits:
+		out = "child lies inside its parent"
+	case early <= rounding:
 		out = "child ends " + units.Duration(late, 0) + " after its parent"
 	}
-	if ours > theirs+rounding {
-		note(r, trace.ClockSkew, "%s; engine span %s, outer %s, too short to be used", out, units.Duration(ours, 0), units.Duration(theirs, 0))
-		return
+	out += "; engine span " + units.Duration(ours, 0) + ", outer " + units.Duration(theirs, 0)
+	overlap := min(ee, n.end).Sub(max(es, n.start))
+	switch {
+	case c.by != 0 && early <= c.by+rounding && late <= rounding-c.by:
+		move(r, c.by)
+		es, ee = es.Add(c.by), ee.Add(c.by)
+		r.Arrival, r.Completed = trace.At(min(n.start, es), trace.Measured), trace.At(max(n.end, ee), trace.Measured)
+		claim(r, trace.Arrival|trace.Completion, trace.Derived, n.start, es)
+		claim(r, trace.Arrival|trace.Completion, trace.Derived, ee, n.end)
+		sign := ""
+		if c.by > 0 {
+			sign = "+"
+		}
+		note(r, trace.ClockSkew, "%s, moved by %s%s%s", out, sign, units.Duration(c.by, 0), c.others())
+	case fits: // the clock is off for others
+		whole()
+	case ours > theirs+rounding:
+		note(r, trace.ClockSkew, "%s, too short to be used", out)
+	case 2*overlap >= ours:
+		// What sticks out counts as outside of the request.
+		r.Arrival, r.Completed = trace.At(n.start, trace.Measured), trace.At(n.end, trace.Measured)
+		claim(r, trace.Arrival, trace.Measured, n.start, es)
+		claim(r, trace.Completion, trace.Measured, ee, n.end)
+		note(r, trace.ClockSkew, "%s; no constant offset explains it%s: nothing was moved", out, c.others())
+	default:
+		note(r, trace.ClockSkew, "%s; no constant offset explains it%s: the outer span was not used", out, c.others())
 	}
-	by, sign := early, "+"
-	if early <= rounding {
-		by, sign = -late, ""
-	}
-	move(r, by)
-	es, ee = es.Add(by), ee.Add(by)
-	r.Arrival, r.Completed = trace.At(os, trace.Measured), trace.At(max(oe, ee), trace.Measured)
-	claim(trace.Arrival|trace.Completion, trace.Derived, os, es)
-	claim(trace.Arrival|trace.Completion, trace.Derived, ee, oe)
-	note(r, trace.ClockSkew, "%s; engine span %s, outer %s, moved by %s%s", out,
-		units.Duration(ours, 0), units.Duration(theirs, 0), sign, units.Duration(by, 0))
 }
 
 // move shifts all of r's instants and intervals, which are derived from then on.
