@@ -77,11 +77,15 @@ for column in INTEGERS:
 for column in INSTANTS:
     same(f"type of {column}", "datetime64[ns, UTC]", pandas=str(frame[column].dtype))
     same(f"type of {column}", polars.Datetime("ns", "UTC"), polars=polar.schema[column])
+    same(f"type of {column}", "TIMESTAMPTZ_NS", duckdb=dict(described)[column])
 same("type of issues", text, pyarrow=arrow.schema.field("issues").type.value_type)
-for column, item in ("attributes", text), ("other_sets", pyarrow.int64()):
+same("type of issues", "VARCHAR[]", duckdb=dict(described)["issues"])
+same("type of issues", polars.List(polars.String), polars=polar.schema["issues"])
+for column, item, there, here in ("attributes", text, "VARCHAR", polars.String), ("other_sets", pyarrow.int64(), "BIGINT", polars.Int64):
     got = arrow.schema.field(column).type
     same(f"type of {column}", (True, text, item), pyarrow=(pyarrow.types.is_map(got), got.key_type, got.item_type))
-ask("SELECT count(attributes['tenant']) + count(other_sets['x']) + sum(len(issues)) FROM t")  # a map and a list to DuckDB
+    same(f"type of {column}", f"MAP(VARCHAR, {there})", duckdb=dict(described)[column])
+    same(f"type of {column}", polars.Map(polars.String, here), polars=polar.schema[column])
 
 if failures:  # with other types, no more can be asked
     finish()
@@ -94,6 +98,20 @@ for group in map(meta.row_group, range(meta.num_row_groups)):
         same(f"compression of {chunk.path_in_schema}", "ZSTD", pyarrow=chunk.compression)
         if chunk.path_in_schema in WORDS:
             same(f"{chunk.path_in_schema} is a dictionary", True, pyarrow="RLE_DICTIONARY" in chunk.encodings)
+# So who asks for categories gets them; a column is text to who does not.
+as_words = pyarrow.parquet.read_table(path, columns=WORDS, read_dictionary=WORDS)
+categories = pandas.read_parquet(path, columns=WORDS, read_dictionary=WORDS)
+for column in WORDS:
+    same(f"{column} as categories", pyarrow.dictionary(pyarrow.int32(), text), pyarrow=as_words.schema.field(column).type)
+    same(f"{column} as categories", "category", pandas=str(categories[column].dtype))
+    words = arrow[column].to_pylist()
+    same(f"{column} as categories", words, pyarrow=as_words[column].to_pylist(), polars=polar[column].cast(polars.Categorical).to_list(),
+         pandas=[None if w is None or w != w else w for w in categories[column].tolist()])
+# Maps hold the same in every reader, a key without a value too.
+maps = [dict(m) for m in arrow["attributes"].to_pylist()]
+same("attributes", maps, polars=polar["attributes"].to_list(), pandas=[dict(m) for m in frame["attributes"]],
+     duckdb=[m for m, in duck.sql("SELECT attributes FROM t").fetchall()])
+
 same("schema version", b"1", pyarrow=(meta.metadata or {}).get(b"traceview.schema"))
 
 # Rows, nulls and sums, the same to all and exact.
