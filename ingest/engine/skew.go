@@ -79,14 +79,17 @@ func (c *clocks) see(r *trace.Request, n *nested) {
 	}
 }
 
-// offset is the least by which all spans of the pair come inside; of many, one
-// in a hundred may be odd.
+// offset is the least by which all spans of the pair come inside. Where there is
+// none, one in a hundred may be odd.
 func (p *bounds) offset() offset {
 	slices.Sort(p.low)
 	slices.Sort(p.high)
-	skip := len(p.low) / 100
-	low, high := p.low[len(p.low)-1-skip], p.high[skip]
-	c := offset{requests: len(p.low)}
+	n := len(p.low)
+	low, high := p.low[n-1], p.high[0]
+	if low > high+2*rounding {
+		low, high = p.low[n-1-n/100], p.high[n/100]
+	}
+	c := offset{requests: n}
 	switch {
 	case low > high+2*rounding, low <= rounding && high >= -rounding:
 	case low > 0:
