@@ -69,7 +69,7 @@ every trace obeys fail here, hold, or cannot be tested on this input.
 			}); err != nil {
 				return err
 			}
-			if s.nothingRead() {
+			if rep.Requests+rep.Readings == 0 && s.nothingRead() {
 				return fmt.Errorf("no input could be read")
 			}
 			if d := s.tally.Dropped(); in.strict && d > 0 {

@@ -37,7 +37,7 @@ func (p *parser) jaeger() { p.jaegerObject(0) }
 func (p *parser) jaegerObject(depth int) {
 	start := p.I
 	var had struct{ spans, operation, inner bool }
-	spans := -1
+	spans := len(p.B)
 	processes := map[string]*trace.Resource{}
 	p.object("a trace", func(key []byte) {
 		switch string(key) {
@@ -63,7 +63,7 @@ func (p *parser) jaegerObject(depth int) {
 	})
 	end, wrong, badAt, ended := p.I, p.Wrong, p.BadAt, p.Ended
 	switch {
-	case had.spans && spans >= 0 && p.B[spans] == '[':
+	case had.spans && spans < len(p.B) && p.B[spans] == '[':
 		p.ours()
 		p.I, p.Wrong, p.Ended = spans, "", false
 		for i, ok := 0, p.Enter('[', ']'); ok; i, ok = i+1, p.Next(']') {
