@@ -245,7 +245,7 @@ func (res *WaitResult) avoidableWords() string {
 }
 
 // shown makes a text of the input fit for a sentence: control characters
-// cannot steer a terminal, and what is long is cut.
+// cannot steer a terminal, and what is long lacks its middle.
 func shown(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -254,7 +254,7 @@ func shown(s string) string {
 		return r
 	}, s)
 	if r := []rune(s); len(r) > 48 {
-		return string(r[:47]) + "…"
+		return string(r[:24]) + "…" + string(r[len(r)-23:])
 	}
 	return s
 }

@@ -13,6 +13,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/rivo/uniseg"
+
 	"github.com/traceview/traceview/analyze"
 	"github.com/traceview/traceview/internal/units"
 	"github.com/traceview/traceview/trace"
@@ -93,15 +95,21 @@ func (p *page) line(s string, st style) {
 
 func (p *page) heading(s string) {
 	p.line("", plain)
-	p.line(s, bold)
+	p.wrap("", s, bold)
 }
 
 // wrap writes words behind a label, further lines indented as far as the
-// first.
+// first. A word that fits on no line is shortened, unless it is a number.
 func (p *page) wrap(label, words string, st style) {
+	if most := p.width / 2; cells(label) > most {
+		label = shorten(strings.TrimRight(label, " "), most-2) + "  "
+	}
 	indent := strings.Repeat(" ", cells(label))
 	line, empty := label, true
 	for _, word := range strings.Fields(words) {
+		if room := p.width - cells(indent); cells(word) > room && strings.Trim(word, "0123456789.,:+-TZ()") != "" {
+			word = shorten(word, room)
+		}
 		if !empty && cells(line)+1+cells(word) > p.width {
 			p.line(line, st)
 			line, empty = indent, true
@@ -115,24 +123,62 @@ func (p *page) wrap(label, words string, st style) {
 	p.line(line, st)
 }
 
-// cells is the number of columns that s takes. The program's own words have no
-// wide or combining characters, and a wrong count of the user's costs
-// alignment alone.
-func cells(s string) int { return utf8.RuneCountInString(s) }
+// cells is the number of columns that s takes in a terminal.
+func cells(s string) int {
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return uniseg.StringWidth(s)
+		}
+	}
+	return len(s)
+}
+
+// shorten makes s fit into n cells: names differ at their ends, so an ellipsis
+// stands for the middle.
+func shorten(s string, n int) string {
+	if cells(s) <= n {
+		return s
+	}
+	if n < 1 {
+		return ""
+	}
+	var parts []string // what takes a place of its own
+	for g := uniseg.NewGraphemes(s); g.Next(); {
+		parts = append(parts, g.Str())
+	}
+	room := n - 1
+	head, tail := "", ""
+	for i, j := 0, len(parts)-1; i <= j; {
+		// The head has the odd cell.
+		front := cells(head) <= cells(tail)
+		part := parts[j]
+		if front {
+			part = parts[i]
+		}
+		if cells(head)+cells(tail)+cells(part) > room {
+			break
+		}
+		if front {
+			head, i = head+part, i+1
+		} else {
+			tail, j = part+tail, j-1
+		}
+	}
+	return head + "…" + tail
+}
+
+// longest is how many cells of a text of the input are shown at most.
+const longest = 48
 
 // word makes a text of the input fit to be shown: control characters cannot
-// steer the terminal, and what is long is cut.
+// steer the terminal, and what is long is shortened.
 func word(s string) string {
-	s = strings.Map(func(r rune) rune {
+	return shorten(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return unicode.ReplacementChar
 		}
 		return r
-	}, s)
-	if cells(s) > 48 {
-		s = string([]rune(s)[:47]) + "…"
-	}
-	return s
+	}, s), longest)
 }
 
 func requests(n int64) string {
@@ -373,35 +419,108 @@ func (t times) opt(o trace.Opt[int64]) string {
 }
 
 // grid is rows of cells that are aligned when printed. Left columns hold
-// words. A cell's mark † stands in a place of its own.
+// words, which are shortened where a row is wider than the page; of these,
+// whole ones are the program's own and are not. A cell's mark † stands in a
+// place of its own.
 type grid struct {
-	left map[int]bool
-	rows [][]string
+	left, whole map[int]bool
+	rows        [][]string
 }
 
 func (g *grid) add(row ...string) { g.rows = append(g.rows, row) }
 
-func (p *page) grid(g *grid) {
-	var widths []int
-	marked := map[int]bool{}
+// measure returns how wide the columns are, and which have marks.
+func (g *grid) measure() (widths []int, marked []bool) {
 	for _, row := range g.rows {
 		for i, c := range row {
 			if i == len(widths) {
-				widths = append(widths, 0)
+				widths, marked = append(widths, 0), append(marked, false)
 			}
 			bare, _ := strings.CutSuffix(c, analyze.Dagger)
 			marked[i] = marked[i] || bare != c
 			widths[i] = max(widths[i], cells(bare))
 		}
 	}
-	for n, row := range g.rows {
-		line := "  "
-		for i, c := range row {
-			if i > 0 {
-				line += "  "
+	return widths, marked
+}
+
+// grid writes a grid. Where it is too wide its names are shortened; where that
+// is not enough, its columns stand below each other in several blocks, each
+// with the names of the rows.
+func (p *page) grid(g *grid) {
+	widths, marked := g.measure()
+	sum := func(columns []int) int {
+		n := 0
+		for _, i := range columns {
+			n += 2 + widths[i]
+			if marked[i] {
+				n++
 			}
-			bare, mark := strings.CutSuffix(c, analyze.Dagger)
-			pad := strings.Repeat(" ", widths[i]-cells(bare))
+		}
+		return n
+	}
+	all := make([]int, len(widths))
+	for i := range all {
+		all[i] = i
+	}
+	natural := slices.Clone(widths)
+	const least = 12 // cells of a name
+	squeeze := func(columns []int, room int) bool {
+		for sum(columns) > room {
+			widest := -1
+			for _, i := range columns {
+				if g.left[i] && !g.whole[i] && widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				return false
+			}
+			widths[widest]--
+		}
+		return true
+	}
+	if squeeze(all, p.width) {
+		p.block(g, all, widths, marked)
+		return
+	}
+	copy(widths, natural)
+	names := 0 // leading columns of words
+	for names < len(all) && g.left[names] {
+		names++
+	}
+	if names = max(names, 1); !squeeze(all[:names], p.width/2) {
+		names = 1
+		squeeze(all[:1], p.width/2)
+	}
+	for rest := all[names:]; len(rest) > 0; {
+		room := p.width - sum(all[:names])
+		n := 1
+		if g.left[rest[0]] {
+			widths[rest[0]] = min(widths[rest[0]], room-2)
+		}
+		for n < len(rest) && sum(rest[:n+1]) <= room {
+			n++
+		}
+		p.block(g, slices.Concat(all[:names], rest[:n]), widths, marked)
+		rest = rest[n:]
+	}
+}
+
+// block writes some columns of a grid.
+func (p *page) block(g *grid, columns, widths []int, marked []bool) {
+	for n, row := range g.rows {
+		line := ""
+		for _, i := range columns {
+			if i >= len(row) {
+				continue
+			}
+			bare, mark := strings.CutSuffix(row[i], analyze.Dagger)
+			if g.left[i] {
+				bare = shorten(bare, widths[i])
+			}
+			line += "  "
+			pad := strings.Repeat(" ", max(0, widths[i]-cells(bare)))
 			if g.left[i] {
 				line += bare + pad
 			} else {
@@ -455,10 +574,10 @@ func (p *page) phases(r *analyze.Report) {
 	for _, q := range e2e.Quantiles {
 		head = append(head, analyze.QName(q.Q))
 	}
-	g := &grid{left: map[int]bool{0: true}}
 	last := len(head) + 1
-	g.left[last] = true
+	g := &grid{left: map[int]bool{0: true, last: true}, whole: map[int]bool{last: true}}
 	g.add(append(head, "share", "")...)
+	shares := map[int]float64{} // by row, to be drawn before the words there
 	row := func(name string, t times, d *analyze.Distribution, share trace.Opt[float64]) {
 		out := []string{name, t.opt(d.MeanNS)}
 		for i := range e2e.Quantiles {
@@ -473,10 +592,11 @@ func (p *page) phases(r *analyze.Report) {
 			out = append(out, s)
 		}
 		if v, ok := share.Get(); ok {
-			of := bar(v, 20)
+			of := ""
 			if d.Requests < e2e.Requests {
-				of = strings.TrimLeft(of+" ", " ") + "quantiles of " + requests(d.Requests)
+				of = "quantiles of " + requests(d.Requests)
 			}
+			shares[len(g.rows)] = v
 			out = append(out, units.Percent(v), of)
 		} else if d.Requests > 0 && d.Requests < e2e.Requests {
 			out = append(out, "", "of "+requests(d.Requests))
@@ -507,15 +627,35 @@ func (p *page) phases(r *analyze.Report) {
 		}
 		row(d.Name, t, d, trace.Opt[float64]{})
 	}
+	p.bars(g, last, shares)
 	p.grid(g)
 	p.intervals(r, t)
+}
+
+// bars draws shares before the words in the last column of rows, as far as
+// there is room.
+func (p *page) bars(g *grid, last int, shares map[int]float64) {
+	const most, least = 20, 4
+	widths, marked := g.measure()
+	room := p.width - 1 // a blank before the words
+	for i, w := range widths {
+		if room -= 2 + w; marked[i] {
+			room--
+		}
+	}
+	if room < least {
+		return
+	}
+	for n, share := range shares {
+		g.rows[n][last] = strings.TrimSpace(bar(share, min(room, most)) + " " + g.rows[n][last])
+	}
 }
 
 // intervals prints how sure the quantiles of whole requests are.
 func (p *page) intervals(r *analyze.Report, t times) {
 	g := &grid{left: map[int]bool{0: true}}
 	head := []string{"95 % interval"}
-	slices := 0
+	of := 0 // slices of time
 	for i := range r.Figures {
 		d := &r.Figures[i]
 		var row []string
@@ -530,7 +670,7 @@ func (p *page) intervals(r *analyze.Report, t times) {
 			if q.Interval == nil {
 				continue
 			}
-			slices = q.Interval.Slices
+			of = q.Interval.Slices
 			low, high := "?", "?"
 			if v, ok := q.Interval.LowNS.Get(); ok {
 				low = own.format(v)
@@ -557,7 +697,7 @@ func (p *page) intervals(r *analyze.Report, t times) {
 	}
 	p.line("", plain)
 	p.grid(g)
-	p.line("  from "+strconv.Itoa(slices)+" slices of time; ? is an end that this run does not bound", dim)
+	p.wrap("  ", "from "+strconv.Itoa(of)+" slices of time; ? is an end that this run does not bound", dim)
 }
 
 func (p *page) tail(r *analyze.Report) {
@@ -585,7 +725,7 @@ func (p *page) tail(r *analyze.Report) {
 	}
 	g.add("e2e", ts.format(t.MeanNS), ts.format(t.MedianMeanNS), ts.signed(t.DifferenceNS))
 	p.grid(g)
-	p.line("  "+requests(t.Requests)+" of "+ts.format(t.FromNS)+" or more beside "+requests(t.MedianRequests), dim)
+	p.wrap("  ", requests(t.Requests)+" of "+ts.format(t.FromNS)+" or more beside "+requests(t.MedianRequests), dim)
 	for _, e := range r.Examples {
 		if e.Q < 0.9 {
 			continue
@@ -630,7 +770,7 @@ func (p *page) standsOut(t *analyze.Tail) {
 	}
 	p.grid(g)
 	p.more(len(t.StandsOut) - rows)
-	p.line("  beyond what chance explains; "+units.Count(t.TestedValues)+" values tested", dim)
+	p.wrap("  ", "beyond what chance explains; "+units.Count(t.TestedValues)+" values tested", dim)
 }
 
 // group prints who waits most, the first rows.

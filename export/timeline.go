@@ -147,7 +147,11 @@ func (p *timelinePage) layout() {
 		p.label = max(p.label, cells(ph)+1)
 	}
 	p.label = min(p.label, 22) + 2
-	room := p.width - p.label - 1 - 8 // a percentage stands on the right
+	words := cells(units.Percent(0.9995)) // stand on the right
+	for i := range p.Windows.Series {
+		words = max(words, cells(units.Count(p.Windows.Series[i].Requests)))
+	}
+	room := p.width - p.label - cells("│ ") - words
 	p.wide, p.group = 1, 1
 	if n > room {
 		p.group = (n + room - 1) / room
@@ -324,7 +328,7 @@ func (p *timelinePage) chart(name string, v []float64, some bool) {
 // left is a row's label with the edge of the drawing.
 func (p *timelinePage) left(label string) string {
 	if n := p.label - 2; cells(label) > n {
-		label = string([]rune(label)[:n-1]) + "…"
+		label = shorten(label, n)
 	}
 	return strings.Repeat(" ", max(0, p.label-1-cells(label))) + label + "┤"
 }
@@ -349,8 +353,8 @@ func (p *timelinePage) axis() {
 		line[c] = '┬'
 		numbers += strings.Repeat(" ", c-cells(numbers)) + strconv.FormatInt(i*int64(step/unit.Unit), 10)
 	}
-	p.line(strings.Repeat(" ", p.label)+"└"+string(line), plain)
-	p.line(strings.Repeat(" ", p.label+1)+numbers+" "+unit.Name, dim)
+	p.line(strings.Repeat(" ", p.label-1)+"└"+string(line), plain)
+	p.line(strings.Repeat(" ", p.label)+numbers+" "+unit.Name, dim)
 	if len(p.Changes.Changes) == 0 {
 		return
 	}
@@ -364,7 +368,7 @@ func (p *timelinePage) axis() {
 			marks[at] = rune('1' + i)
 		}
 	}
-	p.line(strings.Repeat(" ", max(0, p.label-7))+"changes "+string(marks), bold)
+	p.line(strings.Repeat(" ", max(0, p.label-8))+"changes "+string(marks), bold)
 }
 
 // ticks picks how many columns lie between two numbers of the axis, and the
@@ -470,7 +474,7 @@ func (p *timelinePage) numbers() {
 	all := &p.Windows.Series[0]
 	if len(all.Windows) > numbersMost {
 		p.line("", plain)
-		p.line("  "+units.Count(int64(len(all.Windows)))+" windows: --format csv and json give the numbers of each", dim)
+		p.wrap("  ", units.Count(int64(len(all.Windows)))+" windows: --format csv and json give the numbers of each", dim)
 		return
 	}
 	every := time.Duration(p.Windows.EveryNS)

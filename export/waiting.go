@@ -77,7 +77,7 @@ func (p *page) waitVerdict(res *analyze.WaitResult, rep *analyze.Report) {
 func (p *page) causes(res *analyze.WaitResult) {
 	t := p.timesFor(res.WaitingNS)
 	p.heading("Why requests waited, in " + t.scale.Name + " (" + requests(res.Requests) + ")")
-	g := &grid{left: map[int]bool{0: true, 3: true}}
+	g := &grid{left: map[int]bool{0: true, 3: true}, whole: map[int]bool{0: true, 3: true}}
 	head := []string{"", "waiting", "of waiting", "basis", "confidence", "avoidable"}
 	if res.HiddenNS > 0 {
 		head = append(head, "hidden holders")
@@ -138,7 +138,7 @@ func (p *page) limits(res *analyze.WaitResult) {
 	names := res.ReplicaNames()
 	wide := 0
 	for i, n := range names[:min(len(names), most)] {
-		names[i] = word(n)
+		names[i] = shorten(word(n), p.width/2-4)
 		wide = max(wide, cells(names[i]))
 	}
 	for i := range res.Replicas {
@@ -225,11 +225,11 @@ func (p *page) replicas(res *analyze.WaitResult) {
 	}
 	t := p.timesFor(typical)
 	p.heading("Replicas, in " + t.scale.Name)
-	g := &grid{left: map[int]bool{0: true}}
+	g := &grid{left: map[int]bool{0: true}, whole: map[int]bool{}}
 	head := []string{"", "requests", "waiting", "of waiting", "avoidable", "running", "of slots", "busy"}
 	if res.Ranked() {
+		g.left[len(head)], g.whole[len(head)] = true, true
 		head = append(head, "mostly")
-		g.left[len(head)-1] = true
 	}
 	g.add(head...)
 	names := res.ReplicaNames()
@@ -243,7 +243,7 @@ func (p *page) replicas(res *analyze.WaitResult) {
 			running = units.Number(v)
 		}
 		row := []string{
-			cut(word(names[i]), 20), units.Count(r.Requests), t.format(r.WaitingNS), percent(ratio(r.WaitingNS, res.WaitingNS)),
+			word(names[i]), units.Count(r.Requests), t.format(r.WaitingNS), percent(ratio(r.WaitingNS, res.WaitingNS)),
 			percent(ratio(r.AvoidableNS(), r.WaitingNS)), running, percent(r.Use()), percent(r.Busy()),
 		}
 		if res.Ranked() {
@@ -304,25 +304,43 @@ func (p *page) matrix(res *analyze.WaitResult) {
 		})
 		return list[:min(len(list), n)], len(list) > n
 	}
-	const column = 14 // and a gap
+	const column = 12
 	waiters, moreWaiters := top(waited, most)
-	first := 8
+	const corner = "waited ↓  held →"
+	first := cells(corner)
 	for _, c := range waiters {
-		first = max(first, min(cells(c), 2*column))
+		first = max(first, min(cells(word(c)), 2*column))
 	}
-	// Room for: the first column, held by others, by nobody, and the sum.
-	holders, moreHolders := top(held, max(1, (p.width-2-first-3*column)/column))
-
 	t := p.timesFor(res.WaitingNS)
+	number := max(cells(t.format(res.WaitingNS)), cells(others), cells(units.Percent(0.9995)))
+	// As many holders as there is room for.
+	holders, moreHolders := top(held, len(held))
+	for len(holders) > 1 {
+		wide := 2 + first + 2 + number // with the sum
+		for _, h := range holders {
+			wide += 2 + max(number, min(cells(word(h)), column))
+		}
+		if moreHolders {
+			wide += 2 + number
+		}
+		if free > 0 {
+			wide += 2 + number
+		}
+		if wide <= p.width {
+			break
+		}
+		holders, moreHolders = holders[:len(holders)-1], true
+	}
+
 	by := "all requests"
 	if len(res.By) > 0 {
 		by = "by " + word(strings.Join(res.By, ", "))
 	}
 	p.heading("Who held what others waited for, " + by + ", in " + t.scale.Name)
 	g := &grid{left: map[int]bool{0: true}}
-	head := []string{"waited ↓  held →"}
+	head := []string{corner}
 	for _, h := range holders {
-		head = append(head, cut(word(h), column-2))
+		head = append(head, shorten(word(h), column))
 	}
 	if moreHolders {
 		head = append(head, others)
@@ -349,7 +367,7 @@ func (p *page) matrix(res *analyze.WaitResult) {
 				all += c.NS
 			}
 		}
-		times, shares := []string{cut(word(name), 2*column)}, []string{""}
+		times, shares := []string{shorten(word(name), 2*column)}, []string{""}
 		cell := func(ns int64) {
 			times = append(times, t.format(ns))
 			shares = append(shares, percent(ratio(ns, all)))
@@ -381,14 +399,6 @@ func (p *page) matrix(res *analyze.WaitResult) {
 		how = "Charged in equal shares to all that ran (--blame scarce charges in proportion to what is scarce)."
 	}
 	p.wrap("  ", how+" Shares are of what the class waited, in the last column of all waiting. It says who held the replica, not what would be without them.", dim)
-}
-
-// cut shortens s to n columns.
-func cut(s string, n int) string {
-	if r := []rune(s); len(r) > n {
-		return string(r[:n-1]) + "…"
-	}
-	return s
 }
 
 // origins are the first events of replicas by clock: what instants are printed
@@ -441,9 +451,8 @@ func (p *page) holders(res *analyze.WaitResult) {
 	g := &grid{left: map[int]bool{0: true, 1: true}}
 	head := []string{"", "class", "replica", "prompt", "output", "from", "ran", "charged", "waited"}
 	several := len(res.Replicas) > 1
-	id := 32
 	if several {
-		id, g.left[2] = 20, true
+		g.left[2] = true
 	} else {
 		head = slices.Delete(head, 2, 3)
 	}
@@ -458,9 +467,9 @@ func (p *page) holders(res *analyze.WaitResult) {
 	for i := range list {
 		h := &list[i]
 		k := key(h.Service, h.Model, h.Replica)
-		row := []string{cut(holderName(h), id), cut(word(h.Class), 12)}
+		row := []string{shorten(holderName(h), 32), word(h.Class)}
 		if several {
-			row = append(row, cut(word(names[k]), 12))
+			row = append(row, word(names[k]))
 		}
 		g.add(append(row, tokens(h.Input), tokens(h.Output), from.format(h.ScheduledNS-at[clock[k]]),
 			t.format(h.EndNS-h.ScheduledNS), t.format(h.ChargedNS), t.format(h.WaitedNS))...)
@@ -520,8 +529,8 @@ func (p *page) overtaking(res *analyze.WaitResult) {
 func (p *page) stalls(res *analyze.WaitResult) {
 	at := origins(res)
 	names := res.ReplicaNames()
-	g := &grid{left: map[int]bool{0: true, 4: true}}
-	n := 0
+	g := &grid{left: map[int]bool{0: true, 4: true}, whole: map[int]bool{4: true}}
+	n, stalled, unsure := 0, false, false
 	for i := range res.Replicas {
 		for _, s := range res.Replicas[i].Stalls {
 			if n++; n > most {
@@ -531,16 +540,25 @@ func (p *page) stalls(res *analyze.WaitResult) {
 				p.heading("Nothing progressed; from: after " + p.after(at))
 				g.add("", "from", "for", "running", "")
 			}
-			verdict := "no progress: too few ran to call it a stall"
+			verdict := "no progress"
 			if s.Confirmed {
-				verdict = "a stall: every request that ran across it was late"
+				verdict, stalled = "a stall", true
+			} else {
+				unsure = true
 			}
-			g.add(cut(word(names[i]), 24), p.duration(s.StartNS-at[res.Replicas[i].Clock]), p.duration(s.EndNS-s.StartNS),
+			g.add(word(names[i]), p.duration(s.StartNS-at[res.Replicas[i].Clock]), p.duration(s.EndNS-s.StartNS),
 				units.Count(int64(s.Running)), verdict)
 		}
 	}
-	if n > 0 {
-		p.grid(g)
-		p.more(n - most)
+	if n == 0 {
+		return
+	}
+	p.grid(g)
+	p.more(n - most)
+	if stalled {
+		p.wrap("  ", "a stall: every request that ran across it was late", dim)
+	}
+	if unsure {
+		p.wrap("  ", "no progress: too few ran to call it a stall", dim)
 	}
 }

@@ -56,6 +56,7 @@ var third = map[string][]string{
 	"google.golang.org/genproto":          {"ingest/receive"},
 	"go.opentelemetry.io/otel":            {"internal/sim", "internal/sim/cmd/samples"},
 	"github.com/klauspost/compress":       {"ingest", "ingest/receive", "internal/sim", "internal/sim/cmd/samples"},
+	"github.com/rivo/uniseg":              {"export"},
 	"github.com/spf13/cobra":              {"cmd/traceview"},
 	"github.com/spf13/pflag":              {"cmd/traceview"},
 	"golang.org/x/term":                   {"cmd/traceview"},
