@@ -65,6 +65,36 @@ func (w *work) slice(r *row) uint8 {
 	return uint8(max(0, min(b, float64(w.slices-1))))
 }
 
+// resolution finds the coarsest clock step behind the figures. Requests that
+// none of them is of do not count: the spans of a server are not less fine for a
+// log that adds, to the second, those that its clients left.
+func (w *work) resolution() {
+	c := &w.rep.Card
+	figures, all := int64(-1), int64(-1)
+	step := func(r *row) int64 { return int64(w.dimRows[r.dim].resolution) }
+	for _, r := range w.used {
+		figures = max(figures, step(r))
+	}
+	for _, r := range w.rows {
+		all = max(all, step(r))
+		if r.has&tellsWaiting != 0 {
+			figures = max(figures, step(r))
+		}
+	}
+	if figures < 0 {
+		figures = all
+	}
+	if figures < 0 {
+		return
+	}
+	c.ResolutionNS = trace.Some(figures)
+	for _, r := range w.rows {
+		if step(r) > figures {
+			c.Coarser++
+		}
+	}
+}
+
 func (w *work) card() {
 	c := &w.rep.Card
 	names := func() map[string]int64 { return map[string]int64{} }
@@ -83,7 +113,6 @@ func (w *work) card() {
 		add(engines, d.engine)
 		add(formats, d.format)
 		add(files, w.files.names[r.file])
-		c.ResolutionNS = trace.Some(max(c.ResolutionNS.Or(0), int64(d.resolution)))
 		if r.has&hasExtent != 0 {
 			c.RequestTimeNS += r.end - r.start
 		}
@@ -97,6 +126,7 @@ func (w *work) card() {
 			out = append(out, r.out)
 		}
 	}
+	w.resolution()
 	c.Services, c.Models, c.Replicas = named(services), named(models), named(replicas)
 	c.Engines, c.Formats, c.Files = named(engines), named(formats), named(files)
 	c.Versions = named(w.versions)

@@ -67,9 +67,10 @@ type Counts struct {
 
 // Card is what one has to know of a measurement before comparing it.
 type Card struct {
-	Clock        string           `json:"clock"` // "unix", "monotonic", "relative", "unknown"; "mixed"; "" without requests
-	ResolutionNS trace.Opt[int64] `json:"resolution_ns"`
-	Window       *Window          `json:"window"` // null where requests share no clock or have no arrival
+	Clock        string           `json:"clock"`            // "unix", "monotonic", "relative", "unknown"; "mixed"; "" without requests
+	ResolutionNS trace.Opt[int64] `json:"resolution_ns"`    // of the requests used and of those that tell of waiting; of all where there are none
+	Coarser      int64            `json:"coarser_requests"` // whose clock step is coarser than that
+	Window       *Window          `json:"window"`           // null where requests share no clock or have no arrival
 
 	// Rates over the window. Arrivals; requests completed ok inside it; their
 	// tokens; those that met every objective.

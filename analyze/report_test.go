@@ -145,6 +145,26 @@ func TestWindowDigits(t *testing.T) {
 	}
 }
 
+// Requests that no figure is of make none coarser, and are counted.
+func TestResolution(t *testing.T) {
+	const fine, coarse = "a arrival=0 end=50ms decode=0..50ms", "b resolution=1s arrival=0 end=2s outcome=aborted"
+	for _, c := range []struct {
+		requests            string
+		resolution, coarser int64
+	}{
+		{"", 0, 0},
+		{fine, 1, 0},
+		{coarse, 1000 * ms, 0},
+		{fine + "\n" + coarse, 1, 1},
+		{fine + "\n" + coarse + " queueing=0..1s", 1000 * ms, 0},
+		{fine + "\nc resolution=1s arrival=0 end=2s", 1000 * ms, 0},
+	} {
+		if card := report(t, Options{}, c.requests).Card; card.ResolutionNS.Or(0) != c.resolution || card.Coarser != c.coarser {
+			t.Errorf("%q: known to %d ns, %d coarser", c.requests, card.ResolutionNS.Or(0), card.Coarser)
+		}
+	}
+}
+
 func TestHandChecked(t *testing.T) {
 	// e2e 10, 20, 40 ms; the failed one waits too, and is in all-totals only.
 	r := report(t, Options{Objectives: []Objective{{"ttft", 12 * ms}}}, `

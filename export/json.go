@@ -61,7 +61,8 @@ var JSONKeys = []JSONKey{
 	{"counts.readings", "", "statements of engines about their own state"},
 
 	{"measurement.clock", "", "unix, monotonic, relative, unknown; mixed where requests are on several; empty without requests"},
-	{"measurement.resolution_ns", "ns", "the coarsest clock step of all requests"},
+	{"measurement.resolution_ns", "ns", "the coarsest clock step of the requests used and of those that tell of waiting; of all where there are none"},
+	{"measurement.coarser_requests", "requests", "whose clock step is coarser than that: no figure of phases, ttft, tpot, e2e or waiting is of them"},
 	{"measurement.window.stated", "", "true where --from or --to set it; else first arrival to last completion"},
 	{"measurement.window.start_ns", "ns", "on the clock"},
 	{"measurement.window.end_ns", "ns", "on the clock"},

@@ -292,7 +292,11 @@ func (p *page) measurement(r *analyze.Report) {
 	}
 	row("hardware", attributes(card.Hardware, c.Requests))
 	row("sampling", attributes(card.Sampling, c.Requests))
-	row("clock", card.Clock+", to "+units.Duration(p.res, 0))
+	clock := card.Clock + ", to " + units.Duration(p.res, 0)
+	if card.Coarser > 0 {
+		clock += " (" + plural(card.Coarser, "request") + " to a coarser step, in none of the times below)"
+	}
+	row("clock", clock)
 }
 
 func (p *page) duration(ns int64) string { return units.Duration(time.Duration(ns), p.res) }
