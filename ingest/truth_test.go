@@ -80,6 +80,7 @@ func TestTruth(t *testing.T) {
 		{"v0", sim.V0(rs, sim.VLLM{}), sim.VisibleV0(rs, sim.VLLM{}), nil},
 		{"child spans", sim.ChildSpans(rs), sim.VisibleChildSpans(rs), nil},
 		{"gateway", sim.Gateway(rs), sim.VisibleGateway(rs), []trace.Code{trace.EngineUnknown}}, // requests that only the gateway knows
+		{"sglang", sim.SGLang(rs, sim.SGLangShape{Ranks: 2, Steps: 3}), sim.VisibleSGLang(rs), nil},
 		{"unknown", sim.Unknown(rs), sim.VisibleUnknown(rs), []trace.Code{trace.EngineUnknown}},
 	} {
 		for _, form := range sim.Forms() {

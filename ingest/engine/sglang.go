@@ -263,7 +263,8 @@ func readStages(r *trace.Request, n *node, children []*node, d durations, tokens
 	if len(prompt) > 0 {
 		prompt = union(prompt)
 		if done := prompt[0].to; len(retracts) > 0 && done <= retracts[0] {
-			anew := func(s stretch) bool { return s.from >= retracts[0] }
+			first := r.FirstToken.At // zero where not told
+			anew := func(s stretch) bool { return s.from >= max(retracts[0], first) }
 			for _, w := range []*[]stretch{&work, &both} {
 				for _, s := range *w {
 					if anew(s) {
