@@ -19,6 +19,9 @@ type family struct {
 	prefill         *node
 	prefillChildren []*node
 	part            bool // what is built goes into another request
+	// The waits in front of the engine, and when they ended at the latest.
+	gates []trace.Interval
+	until trace.Time
 }
 
 // build makes the request of n.
@@ -58,7 +61,7 @@ func (b *Builder) build(n *node, around family) *trace.Request {
 
 	d := f.durations(r)
 	tokens := r.Output.Or(1) > 0
-	b.phases(r, n, d, around.children, tokens)
+	b.phases(r, n, d, around, tokens)
 	if n.sgl != nil && n.sgl.replica != "" && r.Replica == "" {
 		r.Replica = n.sgl.replica
 	}
@@ -72,6 +75,11 @@ func (b *Builder) build(n *node, around family) *trace.Request {
 	refused := n.refused && len(r.Intervals) == 0 && !r.FirstToken.Present()
 	outers := around.outers
 	b.attributes(r, n, outers)
+	readTransfers(r, outers)
+	for _, o := range outers {
+		b.onWorker(r, o)
+	}
+	b.onWorker(r, n)
 	if n.half == decodeHalf && n.engine != sglang {
 		awaitsCache(r)
 	}
@@ -81,9 +89,10 @@ func (b *Builder) build(n *node, around family) *trace.Request {
 	} else if !around.part && (n.half == prefillHalf || n.half == decodeHalf) {
 		lone(r, n.half)
 	}
+	waitInside(r, around.gates)
 	if len(outers) > 0 {
 		outer := outers[len(outers)-1]
-		b.nested = widen(r, outer)
+		b.nested = widen(r, outer, around.gates, around.until)
 		for _, o := range outers {
 			fillIn(r, o, around.single)
 		}
@@ -111,7 +120,8 @@ func (b *Builder) build(n *node, around family) *trace.Request {
 }
 
 // phases claims what n and its children tell of r's phases.
-func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*node, tokens bool) {
+func (b *Builder) phases(r *trace.Request, n *node, d durations, around family, tokens bool) {
+	children := around.children
 	start, okStart := n.start.Get()
 	firstMark := first(n.marks, firstTokenMark)
 	if !tokens {
@@ -127,6 +137,14 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 	}
 	ttft, okTTFT := d.ttft.Get()
 	switch {
+	case n.engine == triton:
+		readTriton(r, n, children)
+	case n.engine == tgi:
+		readTGI(r, n.tgi)
+	case n.engine == dynamo && len(children) == 0:
+		readDynamo(r, n, around.outers)
+	case n.client != nil && n.engine == n.client.engine:
+		readClient(r, n.client)
 	case n.engine == sglang && len(children) > 0:
 		if okStart && okTTFT && tokens && n.half != prefillHalf {
 			r.FirstToken = trace.At(start.Add(ttft), trace.Measured)
@@ -161,6 +179,10 @@ func (b *Builder) phases(r *trace.Request, n *node, d durations, children []*nod
 		readV0(r, d, tokens)
 	case n.engine == vllm:
 		// V0's or V1's: nothing that is true of both splits e2e.
+	case n.engine == tensorrt:
+		readTensorRT(r, n, d, tokens)
+	case n.engine == llmd, n.engine == rayServe:
+		// Layers in front of an engine that was not seen.
 	case n.engine == vllmOrTRT:
 		readV0(r, d, tokens)
 		note(r, trace.EngineAmbiguous, "llm_request without a scope: vLLM or TensorRT-LLM")

@@ -46,6 +46,7 @@ func readChildren(r *trace.Request, children []*node, tokens bool) {
 			preempted++
 		}
 	}
+	outOfQueue(r)
 	if preempted > 0 {
 		r.Preemptions = trace.Some(preempted)
 	}

@@ -73,6 +73,16 @@ const (
 	events     = "scheduler-events"
 	phaseSpans = "phase-spans"
 	unknown    = "unknown"
+
+	triton       = "triton"
+	tensorrt     = "tensorrt-llm"
+	tgi          = "text-generation-inference"
+	dynamo       = "dynamo"
+	llmd         = "llm-d"
+	rayServe     = "ray-serve"
+	liteLLM      = "litellm"
+	envoyGateway = "envoy-ai-gateway"
+	genaiClient  = "genai-client"
 )
 
 // Engines lists what is recognised, in the order in which it is tried.
@@ -88,14 +98,31 @@ var Engines = []Engine{
 		"preemption (inside decode), time before the engine's loop took the request, aborted requests"},
 	{vllm, "llm_request in a vLLM scope without phases", "v0.5.1 to the tree of 2026-09",
 		"all phases"},
+	{tensorrt, `llm_request in the scope "trt.llm"`, "llmapi/otel_tracing.py of 2025",
+		"when exactly it arrived (the start is the end less e2e), the model, what came after the last token; −1 stands for absent"},
 	{vllmOrTRT, "llm_request with no more than queue, first token and e2e, and no vLLM scope", "vLLM v0.10.1, TensorRT-LLM 1.0",
 		"which of the two wrote it; prefill and decode are derived; −1 stands for absent"},
 	{latency, "gen_ai.latency.* on a span of another name and scope", "semantic-conventions-genai#408",
 		"who wrote it: prefill may contain queueing"},
 	{events, "events QUEUED and SCHEDULED on a span (also as journey.QUEUED)", "vLLM forks of 2026",
 		"what the events leave open"},
+	{triton, `triton.model_name on a span, with compute below it`, "2.73.0dev, mode=opentelemetry",
+		"the first token, tokens, prefill apart from decode; by default it traces one request in a thousand"},
+	{tgi, `total_time and queue_time as text on a router's span (generate, chat_completions, …), or service.name "text-generation-inference…"`, "3.3.6-dev0",
+		"the model, the prompt's tokens, the first token, prefill apart from decode, pauses while others' prompts are computed"},
+	{dynamo, "handle_payload with component or instance_id, below http-request; its engines' own spans count where they are there", "docs of 2026",
+		"without an engine's span: the queue apart from prefill; without ttft_ms prefill apart from decode"},
+	{llmd, "gateway.request, or forward_request with llm_d.*; vLLM's spans count where they are there", "llm-d-router v0.9.0-rc.2",
+		"all that the engines do; by default it samples one request in ten"},
+	{rayServe, "proxy_http_request; vLLM's spans count where they are there", "docs of 2.5x", "all that the replica does"},
 	{phaseSpans, "prefill or decode spans below a server or internal span", "vLLM proposals and plugins of 2026",
 		"what lies between the phase spans"},
+	{liteLLM, "litellm_request, Received Proxy Server Request, or a call with litellm.call_id, where no engine's span is", "v1.81 and LITELLM_OTEL_V2",
+		"phases: it sees the call from outside"},
+	{envoyGateway, `a call in the scope "envoyproxy/ai-gateway", where no engine's span is`, "after v1.1.0",
+		"phases, and the first token (its event comes with the last)"},
+	{genaiClient, "gen_ai.operation.name chat, openinference.span.kind LLM, llm.request.type or ai.operationId, where no engine's span is", "semantic-conventions-genai of 2026",
+		"phases: arrival, first token and end are what the caller saw"},
 	{unknown, "a trace with none of these", "", "everything but arrival and completion"},
 }
 

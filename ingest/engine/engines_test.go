@@ -189,7 +189,7 @@ func TestChildSpans(t *testing.T) {
 	pre := with(phase(fwd, "prefill", 0, 1), func(s *trace.Span) { s.Attrs = attributes("llm_d.pd_proxy.prefill.status_code", 200) })
 	dec := with(phase(pre, "decode", 1, 3), func(s *trace.Span) { s.Attrs = attributes("llm_d.pd_proxy.decode.duration_ms", 2000.0) })
 	check(t, run(Options{}, fwd, pre, dec),
-		" unknown ok arrival=0 end=3 | unattributed=3 | engine-unknown")
+		" llm-d ok arrival=0 end=3 | unattributed=3")
 
 	// An event says better when the first token was than the end of prefill.
 	ev := span("llm_request", at(0), at(5), "id", "ev")
@@ -443,7 +443,8 @@ func TestEnginesAreListed(t *testing.T) {
 			t.Errorf("%s: not described", e.Name)
 		}
 	}
-	want := []string{sglang, vllmV1, vllmV0, vllm, vllmOrTRT, latency, events, phaseSpans, unknown}
+	want := []string{sglang, vllmV1, vllmV0, vllm, tensorrt, vllmOrTRT, latency, events, triton, tgi, dynamo, llmd, rayServe, phaseSpans,
+		liteLLM, envoyGateway, genaiClient, unknown}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

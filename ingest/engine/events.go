@@ -20,11 +20,15 @@ const (
 	firstTokenMark
 	lastTokenMark
 	finishedMark
+	transferMark    // the KV cache begins to move
+	transferredMark // it has moved
+	splitMark       // a router sent it to two engines
 )
 
 var milestones = map[string]milestone{
 	"queued": queuedMark, "scheduled": scheduledMark, "preempted": preemptedMark, "resumed": resumedMark,
 	"first_token": firstTokenMark, "last_token": lastTokenMark, "finished": finishedMark,
+	"kv_cache_transfer_start": transferMark, "kv_cache_transfer_end": transferredMark, "ctx_server.selected": splitMark,
 }
 
 type mark struct {

@@ -30,11 +30,17 @@ var (
 	fuzzNames = []string{"llm_request", "POST /v1/completions", "queue", "prefill", "decode", "preempted", "inference",
 		"step", "kv_transfer", " Req 1", "llm_core", "Load model", "detokenize",
 		"prefill Req 1", "decode Req 2", "Scheduler [TP 1] (host:a | pid:1)", "prefill_waiting", "prefill_forward", "decode_forward", "decode_loop",
-		"prefill_transfer_kv_cache", "decode_transferred"}
+		"prefill_transfer_kv_cache", "decode_transferred",
+		"http-request", "handle_payload", "kv_router.route_request", "gateway.request", "gateway.request_orchestration", "forward_request",
+		"proxy_http_request", "proxy_route_to_replica", "litellm_request", "InferRequest", "compute", "model", "generate", "batch", "chat demo"}
 	fuzzKeys = []string{"queue", "ttft", "e2e", "prefill", "decode", "inference", "id", "in", "out",
 		"gen_ai.response.finish_reason", "http.route", "gen_ai.prompt", "code.function", "module", "llm_d.x", "rid", "tenant",
-		"bootstrap_room", "tp_rank", "gen_ai.request.max_tokens"}
-	fuzzEvents    = []string{"QUEUED", "SCHEDULED", "PREEMPTED", "RESUMED", "first_token", "LAST_TOKEN", "journey.FINISHED", "x", "retract"}
+		"bootstrap_room", "tp_rank", "gen_ai.request.max_tokens", "component", "instance_id", "ttft_ms", "phase", "llm_d.pd_proxy.connector",
+		"triton.model_name", "triton.trace_parent_id", "total_time", "queue_time", "validation_time", "inference_time", "time_per_token", "batch_size",
+		"gen_ai.operation.name", "gen_ai.response.time_to_first_chunk"}
+	fuzzEvents = []string{"QUEUED", "SCHEDULED", "PREEMPTED", "RESUMED", "first_token", "LAST_TOKEN", "journey.FINISHED", "x", "retract",
+		"QUEUE_START", "COMPUTE_START", "COMPUTE_END", "REQUEST_END", "HTTP_RECV_START", "HTTP_SEND_END", "kv_cache_transfer_start", "kv_cache_transfer_end",
+		"ctx_server.selected", "First Token Stream Event"}
 	fuzzResources = []*trace.Resource{
 		nil,
 		{Attrs: attributes("service.name", "vllm-server", "vllm.process_id", "4", "gen_ai.prompt", secret)},
@@ -76,6 +82,8 @@ func (s *source) value() any {
 		return trace.JSONValue(`["abort"]`)
 	case 7:
 		return 0.0
+	case 8:
+		return []string{"prefill", "decode", "backend", "Decode", "chat", "431.2ms", "1.5s", "4µs"}[s.next(8)]
 	}
 	return float64(s.next(100)) / 20
 }
@@ -86,7 +94,7 @@ func spansOf(data []byte) (out []*trace.Span) {
 		sp := &trace.Span{
 			TraceID: "1", SpanID: fmt.Sprint(len(out) + 1),
 			Name: fuzzNames[s.next(len(fuzzNames))], Kind: trace.SpanKind(s.next(6)),
-			Scope:    []string{"", "vllm.llm_engine", "vllm.tracing.otel", "sglang server"}[s.next(4)],
+			Scope:    []string{"", "vllm.llm_engine", "vllm.tracing.otel", "sglang server", "trt.llm", "triton-server", "envoyproxy/ai-gateway"}[s.next(7)],
 			Resource: fuzzResources[s.next(len(fuzzResources))],
 			Start:    s.instant(), Status: trace.StatusCode(s.next(16) / 7), StatusMessage: secret, Format: "test",
 		}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"time"
 
 	"github.com/traceview/traceview/internal/units"
@@ -13,6 +14,7 @@ import (
 //	SGLang    the name, "prefill Req …" and "decode Req …"; they share a bootstrap room, perhaps over two traces
 //	llm-d     its proxy's spans prefill and decode around the engine's (decode may be below prefill)
 //	Dynamo    component on handle_payload, phase on route_request, prefill_routing
+//	TensorRT  the event ctx_server.selected above the two: the earlier one is prefill's
 //	else      one request id on two servers, of which the first was asked for a single token
 //
 // The two of which nothing else of the kind is below the same span belong
@@ -38,12 +40,14 @@ const (
 func pair(nodes []*node, links []link, order []int32) {
 	// Of requests around requests only the innermost is a half.
 	type open struct {
-		prefill, decode         int32 // the last of each that waits for its other half
-		prefills, decodes, some int32 // how many; requests at or below
+		prefill, decode         int32    // the last of each that waits for its other half
+		prefills, decodes, some int32    // how many; requests at or below
+		plain                   [2]int32 // of which nothing is said: the first two
+		plains                  int32
 	}
 	var opens []open
 	for _, i := range order {
-		if nodes[i].engine != "" && (links[i].half != noHalf || mayBeHalf(nodes[i])) {
+		if nodes[i].engine != "" && (links[i].half != noHalf || mayBeHalf(nodes[i])) || splits(nodes[i]) {
 			opens = make([]open, len(nodes))
 			break
 		}
@@ -66,12 +70,22 @@ func pair(nodes []*node, links []link, order []int32) {
 				o.prefill, o.prefills = i, 1
 			case decodeHalf, eitherHalf:
 				o.decode, o.decodes = i, 1
+			case noHalf:
+				o.plain[0], o.plains = i, 1
 			}
 			left = append(left, i)
 		}
 		if o.prefills == 1 && o.decodes == 1 {
 			join(o.prefill, o.decode)
 			o.prefills, o.decodes = 0, 0
+		}
+		if o.plains == 2 && splits(n) {
+			p, d := o.plain[0], o.plain[1]
+			if p > d { // nodes are in order of their start
+				p, d = d, p
+			}
+			join(p, d)
+			o.plains = 0
 		}
 		if p := links[i].parent; p >= 0 {
 			up := &opens[p]
@@ -82,6 +96,12 @@ func pair(nodes []*node, links []link, order []int32) {
 			if o.decodes > 0 {
 				up.decode, up.decodes = o.decode, up.decodes+o.decodes
 			}
+			for k := range min(o.plains, 2) {
+				if up.plains+k < 2 {
+					up.plain[up.plains+k] = o.plain[k]
+				}
+			}
+			up.plains += o.plains
 		}
 	}
 	// Over all trees: the only two, else by room or request id.
@@ -125,25 +145,28 @@ func pair(nodes []*node, links []link, order []int32) {
 	}
 }
 
+// splits reports whether n is a router's span that sent its request to two
+// engines.
+func splits(n *node) bool {
+	return slices.ContainsFunc(n.marks, func(m mark) bool { return m.what == splitMark })
+}
+
 // mayBeHalf reports whether n, of which nothing says that it is a half, could
 // be what a prefill engine was asked for: a single token.
 func mayBeHalf(n *node) bool {
 	if n.sample == "" {
 		return false
 	}
-	one := false
+	var limit, made int64
 	for i := range n.attrs {
 		switch a := &n.attrs[i]; a.field {
 		case fieldMaxTokens:
-			v, _ := a.Value.Int()
-			one = v == 1
+			limit, _ = a.Value.Int()
 		case fieldOutput:
-			if v, _ := a.Value.Int(); v > 1 {
-				return false
-			}
+			made, _ = a.Value.Int()
 		}
 	}
-	return one
+	return limit == 1 && made <= 1
 }
 
 // halfName is what both halves of a request are called.
@@ -156,6 +179,19 @@ func halfName(n *node) string {
 
 // awaitsCache files what a decode engine calls its queue under what it is.
 func awaitsCache(r *trace.Request) {
+	if outOfQueue(r) {
+		return
+	}
+	for i := range r.Intervals {
+		if iv := &r.Intervals[i]; iv.Phase == trace.Queueing {
+			iv.Phase |= trace.Transfer
+		}
+	}
+}
+
+// outOfQueue takes the transfers that r has out of its queueing: engines count
+// the wait for a KV cache into their queue's. It reports whether there are any.
+func outOfQueue(r *trace.Request) bool {
 	var moved, queued []stretch
 	for _, iv := range r.Intervals {
 		switch iv.Phase {
@@ -165,13 +201,8 @@ func awaitsCache(r *trace.Request) {
 			queued = append(queued, stretch{iv.Start, iv.End})
 		}
 	}
-	if len(moved) == 0 {
-		for i := range r.Intervals {
-			if iv := &r.Intervals[i]; iv.Phase == trace.Queueing {
-				iv.Phase |= trace.Transfer
-			}
-		}
-		return
+	if len(moved) == 0 || len(queued) == 0 {
+		return len(moved) > 0
 	}
 	keep := r.Intervals[:0]
 	basis := trace.Measured
@@ -184,6 +215,7 @@ func awaitsCache(r *trace.Request) {
 	}
 	r.Intervals = keep
 	claimAll(r, trace.Queueing, basis, without(union(queued), union(moved)))
+	return true
 }
 
 // lone notes that r is half a request. What the prefill engine ends with is not
@@ -263,9 +295,10 @@ func joinTogether(r, q *trace.Request) {
 			theirs = append(theirs, stretch{iv.Start, iv.End})
 		}
 	}
+	const runs = trace.Decode | trace.Preempted | trace.Completion
 	var begun trace.Instant
 	for _, iv := range r.Intervals {
-		if iv.Phase&(trace.Decode|trace.Preempted|trace.Completion) != 0 {
+		if iv.Phase&runs != 0 {
 			running = append(running, stretch{iv.Start, iv.End})
 			earliest(&begun, iv.Start, iv.Basis)
 		}
@@ -273,29 +306,54 @@ func joinTogether(r, q *trace.Request) {
 	theirs, running = union(theirs), union(running)
 	claims := r.Intervals
 	r.Intervals = nil
+	for _, c := range byPhase(claims) {
+		all := c.all
+		if c.phase&runs == 0 {
+			all = without(union(all), theirs)
+		}
+		claimAll(r, c.phase, c.basis, all)
+	}
 	var early time.Duration
-	for _, iv := range claims {
-		piece := []stretch{{iv.Start, iv.End}}
-		if iv.Phase&(trace.Decode|trace.Preempted|trace.Completion) == 0 {
-			piece = without(piece, theirs)
-		}
-		claimAll(r, iv.Phase, iv.Basis, piece)
-	}
-	for _, iv := range q.Intervals {
+	for _, c := range byPhase(q.Intervals) {
 		switch {
-		case iv.Phase&(trace.Completion|trace.Decode) != 0:
+		case c.phase&(trace.Completion|trace.Decode) != 0:
 			// What the prefill engine does after its token is nobody's wait.
-		case iv.Phase == trace.Transfer:
+		case c.phase == trace.Transfer:
 			// The sender learns later than the receiver that all is there.
-			claimAll(r, iv.Phase, iv.Basis, without([]stretch{{iv.Start, iv.End}}, running))
+			claimAll(r, c.phase, c.basis, without(union(c.all), running))
 		default:
-			if begun.Present() && iv.End.Sub(begun.At) > max(sglSlack, tolerance(r)) {
-				early = max(early, iv.End.Sub(begun.At))
+			for _, s := range c.all {
+				if begun.Present() {
+					early = max(early, s.to.Sub(begun.At))
+				}
 			}
-			claimAll(r, iv.Phase, iv.Basis, []stretch{{iv.Start, iv.End}})
+			claimAll(r, c.phase, c.basis, c.all)
 		}
 	}
-	if early > 0 {
+	if early > max(sglSlack, tolerance(r)) {
 		note(r, trace.ClockSkew, "decoding begins %s before the prompt is done: nothing was moved", units.Duration(early, 0))
 	}
+}
+
+// claims are all claims of one set of phases.
+type claims struct {
+	phase trace.Phase
+	basis trace.Basis
+	all   []stretch
+}
+
+// byPhase sorts claims by what they are, in the order in which each comes first.
+func byPhase(ivs []trace.Interval) (out []claims) {
+	at := map[trace.Phase]int{}
+	for _, iv := range ivs {
+		i, ok := at[iv.Phase]
+		if !ok {
+			i = len(out)
+			at[iv.Phase] = i
+			out = append(out, claims{phase: iv.Phase})
+		}
+		out[i].basis = max(out[i].basis, iv.Basis)
+		out[i].all = append(out[i].all, stretch{iv.Start, iv.End})
+	}
+	return out
 }

@@ -223,6 +223,8 @@ type link struct {
 	below               int32 // number of requests at or below
 	phases              int32 // of a request: its last phase span, the others by nextPhase
 	nextPhase           int32
+	gates, nextGate     int32       // likewise: the spans in front of the engine on which it may have waited
+	near                int32       // the nearest span at or above that has a request at or below it
 	mixed               bool        // the requests at or below are not one
 	above               trace.Phase // the nearest phase span above, below the owner
 	odd                 trace.Code  // what is wrong with the link to its parent
@@ -266,7 +268,7 @@ func (b *Builder) close() {
 		l, n := &links[i], nodes[i]
 		l.owner = -1
 		if p := l.parent; p >= 0 {
-			l.owner, l.covered = links[p].owner, links[p].covered
+			l.owner, l.covered = links[p].owner, links[p].covered || nodes[p].batch
 			l.served = links[p].served || nodes[p].kind == trace.KindServer
 			l.half = links[p].half
 			if l.odd == "" {
@@ -276,6 +278,7 @@ func (b *Builder) close() {
 		if n.half != noHalf {
 			l.half = n.half
 		}
+		l.covered = l.covered || n.batch
 		if l.covered {
 			l.nested = n.engine != "" && n.hasLatency()
 			n.engine, n.phase = "", 0
@@ -287,6 +290,18 @@ func (b *Builder) close() {
 		if n.phase&(trace.Prefill|trace.Decode) != 0 && l.owner < 0 {
 			if p := l.parent; p >= 0 && nodes[p].phase == 0 && nodes[p].kind != trace.KindClient {
 				nodes[p].engine, nodes[p].sample = phaseSpans, sampled(nodes[p])
+			}
+		}
+	}
+	engines, gates := false, false
+	for i, n := range nodes {
+		engines = engines || n.engine != ""
+		gates = gates || n.gate != nil && !links[i].covered
+	}
+	if !engines {
+		for i, n := range nodes {
+			if n.client != nil && !links[i].covered {
+				n.engine, n.sample = n.client.engine, ""
 			}
 		}
 	}
@@ -352,6 +367,25 @@ func (b *Builder) close() {
 			l.nextPhase, links[o].phases = links[o].phases, i
 		}
 	}
+	if gates {
+		for _, i := range order {
+			l := &links[i]
+			if l.near = i; l.below == 0 {
+				l.near = -1
+				if l.parent >= 0 {
+					l.near = links[l.parent].near
+				}
+			}
+			if nodes[i].gate == nil || l.near < 0 || links[l.near].mixed {
+				continue
+			}
+			// What is below the engine's span is no way to it, unless that span
+			// is a gateway's itself.
+			if r := links[l.near].request; r != l.near || nodes[r].engine == llmd || nodes[r].engine == rayServe {
+				l.nextGate, links[r].gates = links[r].gates, i
+			}
+		}
+	}
 	b.emit(nodes, links)
 }
 
@@ -392,6 +426,9 @@ func (b *Builder) emit(nodes []*node, links []link) {
 		f := family{children: phasesOf(nodes, links, int32(i)), single: true}
 		if p := l.from; p >= 0 {
 			f.prefill, f.prefillChildren = nodes[p], phasesOf(nodes, links, p)
+		}
+		if l.gates >= 0 {
+			f.gates, f.until = gatesOf(nodes, links, int32(i)), min(payload(nodes, links, int32(i)), payload(nodes, links, l.from))
 		}
 		if l.parent >= 0 && links[l.parent].top >= 0 {
 			top := links[l.parent].top
@@ -442,7 +479,7 @@ func (b *Builder) link(nodes []*node, traces bool) []link {
 	}
 	same := make([]int32, len(nodes)) // the next node of the same id
 	for i := len(nodes) - 1; i >= 0; i-- {
-		links[i] = link{parent: -1, child: -1, next: -1, owner: -1, top: -1, request: -1, phases: -1, nextPhase: -1, into: -1, from: -1}
+		links[i] = link{parent: -1, child: -1, next: -1, owner: -1, top: -1, request: -1, phases: -1, nextPhase: -1, into: -1, from: -1, gates: -1, nextGate: -1, near: -1}
 		same[i] = -1
 		name := id(nodes[i].traceID, nodes[i].spanID)
 		if j, ok := byID[name]; ok {
@@ -474,6 +511,7 @@ func (b *Builder) link(nodes []*node, traces bool) []link {
 		}
 		links[i].parent = p
 	}
+	adopt(nodes, links)
 	// A walk that meets a node of its own has found a circle.
 	walk := make([]int32, len(nodes))
 	for i := range nodes {

@@ -10,7 +10,9 @@ import (
 // widen gives r, read off the engine's spans, the arrival and end of the
 // outermost service around them: at once where one end is all there is, else
 // by what it returns, once it is known how the two clocks stand to each other.
-func widen(r *trace.Request, outer *node) *nested {
+// gates are where it waited on the way to the engine, which had it by until at
+// the latest.
+func widen(r *trace.Request, outer *node, gates []trace.Interval, until trace.Time) *nested {
 	rounding := tolerance(r)
 	os, _ := outer.start.Get()
 	oe, _ := outer.end.Get()
@@ -26,10 +28,11 @@ func widen(r *trace.Request, outer *node) *nested {
 	case !okE:
 		if es >= os.Add(-rounding) && es <= oe {
 			r.Arrival = trace.At(min(os, es), trace.Measured)
-			claim(r, trace.Arrival, trace.Measured, os, es)
+			n := nested{gates: gates, until: until}
+			n.arrives(r, trace.Arrival, trace.Measured, os, es)
 		}
 	default:
-		n := &nested{outer: process{outer.res.service, outer.res.replica}, inner: process{r.Service, r.Replica}, start: os, end: oe}
+		n := &nested{outer: process{outer.res.service, outer.res.replica}, inner: process{r.Service, r.Replica}, start: os, end: oe, gates: gates, until: until}
 		r.Outer = trace.Some(trace.Nesting{Service: n.outer.service, Replica: n.outer.replica, Before: es.Sub(os), After: oe.Sub(ee)})
 		return n
 	}
@@ -54,7 +57,7 @@ func (n *nested) widen(r *trace.Request, c offset) {
 	fits := early <= rounding && late <= rounding
 	whole := func() {
 		r.Arrival, r.Completed = trace.At(min(n.start, es), trace.Measured), trace.At(max(n.end, ee), trace.Measured)
-		claim(r, trace.Arrival, trace.Measured, n.start, es)
+		n.arrives(r, trace.Arrival, trace.Measured, n.start, es)
 		claim(r, trace.Completion, trace.Measured, ee, n.end)
 	}
 	if fits && c.by == 0 {
@@ -75,7 +78,7 @@ func (n *nested) widen(r *trace.Request, c offset) {
 		move(r, c.by)
 		es, ee = es.Add(c.by), ee.Add(c.by)
 		r.Arrival, r.Completed = trace.At(min(n.start, es), trace.Measured), trace.At(max(n.end, ee), trace.Measured)
-		claim(r, trace.Arrival|trace.Completion, trace.Derived, n.start, es)
+		n.arrives(r, trace.Arrival|trace.Completion, trace.Derived, n.start, es)
 		claim(r, trace.Arrival|trace.Completion, trace.Derived, ee, n.end)
 		sign := ""
 		if c.by > 0 {
@@ -89,11 +92,25 @@ func (n *nested) widen(r *trace.Request, c offset) {
 	case 2*overlap >= ours:
 		// What sticks out counts as outside of the request.
 		r.Arrival, r.Completed = trace.At(n.start, trace.Measured), trace.At(n.end, trace.Measured)
-		claim(r, trace.Arrival, trace.Measured, n.start, es)
+		n.arrives(r, trace.Arrival, trace.Measured, n.start, es)
 		claim(r, trace.Completion, trace.Measured, ee, n.end)
 		note(r, trace.ClockSkew, "%s; no constant offset explains it%s: nothing was moved", out, c.others())
 	default:
 		note(r, trace.ClockSkew, "%s; no constant offset explains it%s: the outer span was not used", out, c.others())
+	}
+}
+
+// arrives claims [a, z), before the engine had the request: p, but where it
+// waited.
+func (n *nested) arrives(r *trace.Request, p trace.Phase, basis trace.Basis, a, z trace.Time) {
+	if len(n.gates) == 0 {
+		claim(r, p, basis, a, z)
+		return
+	}
+	waits, covered := between(n.gates, a, min(z, n.until))
+	r.Intervals = append(r.Intervals, waits...)
+	for _, s := range without([]stretch{{a, z}}, covered) {
+		claim(r, p, basis, s.from, s.to)
 	}
 }
 

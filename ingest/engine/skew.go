@@ -21,7 +21,9 @@ type process struct{ service, replica string }
 // them.
 type nested struct {
 	outer, inner process
-	start, end   trace.Time // of the span around it
+	start, end   trace.Time       // of the span around it
+	gates        []trace.Interval // where it waited in that span before the engine had it
+	until        trace.Time       // which was then at the latest
 }
 
 // offset is by how much a pair's engine spans have to be moved.

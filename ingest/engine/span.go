@@ -32,7 +32,13 @@ type node struct {
 	phase  trace.Phase // of a phase span; else empty
 	outer  bool        // can give arrival and completion: HTTP, RPC or a gateway
 	half   half        // which of a request's two engines it speaks for
-	sgl    *sglSpan    // of SGLang's spans
+	gate   *gateSpan   // of a span in front of the engine on which a request may wait
+	batch  bool        // the span of a batch, which is no request
+	sgl    *sglSpan    // these: what only that writer's spans have
+	triton *tritonSpan
+	tgi    *tgiSpan
+	dynamo *dynamoSpan
+	client *clientSpan
 }
 
 // attr is an attribute and its meaning, if it has one.
@@ -107,7 +113,7 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 	groups := 0
 	rpc, proxied, sgl := false, false, n.res.sglang || s.Scope == sglangScope
 	var meaning [fieldCount]bool
-	v0Only := false
+	v0Only, tri, call := false, false, false
 	for _, a := range s.Attrs {
 		switch a.Key {
 		case "http.response.status_code", "http.status_code":
@@ -138,6 +144,10 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		case "module":
 			t, _ := a.Value.Text()
 			sgl = sgl || t == "sglang::request"
+		case "gen_ai.operation.name", "openinference.span.kind", "llm.request.type", "ai.operationId":
+			call = call || clientCalls[a.Key][a.Value.String()]
+		case "triton.model_name":
+			tri = true
 		}
 		rpc = rpc || strings.HasPrefix(a.Key, "http.") || strings.HasPrefix(a.Key, "url.") || strings.HasPrefix(a.Key, "rpc.")
 		proxied = proxied || strings.HasPrefix(a.Key, "llm_d.")
@@ -159,15 +169,42 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 	if n.engine = engineOf(n, &meaning, sgl, v0Only); n.engine != "" {
 		n.sample = sampled(n)
 	}
-	// llm-d's sidecar names its own stages prefill and decode: they hold the
-	// engines' queues too.
+	n.outer = n.valid() && (n.kind == trace.KindServer || n.kind == trace.KindClient || rpc || isHTTPName(n.name))
 	switch {
+	case n.name == "llm_request":
+		return
 	case sgl:
 		b.readSGLangSpan(n, s)
+		return
+	case tri:
+		readTritonSpan(n, s)
+		return
+	case isLLMD(n.name, proxied):
+		// The proxy names its own stages prefill and decode: they hold the
+		// engines' queues too.
+		readLLMDSpan(n, s)
+		return
 	case n.engine == "" && !proxied:
 		n.phase = phaseNames[strings.ToLower(n.name)]
 	}
-	n.outer = n.valid() && (n.kind == trace.KindServer || n.kind == trace.KindClient || rpc || isHTTPName(n.name))
+	switch read := byName[n.name]; {
+	case read != nil:
+		read(n, s)
+	case strings.HasPrefix(n.name, "kv_router."):
+		readDynamoSpan(n, s)
+	case call && n.engine == "":
+		readClientSpan(n, s)
+	}
+}
+
+// byName are the readers of spans that have one name with all who write them.
+var byName = map[string]func(*node, *trace.Span){
+	"http-request": readDynamoSpan, "handle_payload": readDynamoSpan, "prefill_routing": readDynamoSpan, "router.route_request": readDynamoSpan,
+	"proxy_http_request": readRaySpan, "proxy_route_to_replica": readRaySpan,
+	"Received Proxy Server Request": readLiteLLMSpan, "litellm_request": readLiteLLMSpan, "raw_gen_ai_request": readLiteLLMSpan,
+	"InferRequest": readTritonSpan, "compute": readTritonSpan,
+	"generate": readTGISpan, "generate_stream": readTGISpan, "completions": readTGISpan, "chat_completions": readTGISpan,
+	"compat_generate": readTGISpan, "vertex_compatibility": readTGISpan, "sagemaker_compatibility": readTGISpan, "batch": readTGISpan,
 }
 
 // engineOf recognises the span of a request by the evidence of [Engines];
@@ -184,6 +221,8 @@ func engineOf(n *node, has *[fieldCount]bool, sgl, v0Only bool) string {
 		switch ours := newScope || strings.HasPrefix(n.scope, "vllm"); {
 		case split, anyLatency && newScope:
 			return vllmV1
+		case n.scope == tensorrtScope:
+			return tensorrt
 		case first && (ours || v0Only):
 			return vllmV0
 		case ours || v0Only:
@@ -201,7 +240,7 @@ func engineOf(n *node, has *[fieldCount]bool, sgl, v0Only bool) string {
 // alone reports whether the span tells all that its trace can tell of the
 // request: nothing above it, its latencies on it, and no spans of stages below.
 func (n *node) alone() bool {
-	return n.parentID == "" && n.engine != "" && n.engine != sglang && n.hasLatency()
+	return n.parentID == "" && n.engine != "" && n.engine != sglang && n.hasLatency() || n.tgi != nil && n.parentID == "" && n.tgi.queue.Present()
 }
 
 // hasLatency reports whether any latency attribute is on the span.
