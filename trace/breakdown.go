@@ -66,9 +66,16 @@ func (b *Breakdown) Kind(k Kind) time.Duration {
 	return d
 }
 
+// Rounding is the time that sources cannot tell from none: engines stamp in
+// float64 seconds since 1970, which steps by 238 ns, and give phases as
+// differences of such.
+const Rounding = time.Microsecond
+
 // Inconsistent reports whether the source claimed time twice, outside the
-// request, or for phases that exclude each other.
-func (b *Breakdown) Inconsistent() bool { return b.Outside > 0 || b.Conflict > 0 || b.Doubled > 0 }
+// request, or for phases that exclude each other, by more than Rounding.
+func (b *Breakdown) Inconsistent() bool {
+	return b.Outside > Rounding || b.Conflict > Rounding || b.Doubled > Rounding
+}
 
 // Check reports a broken identity.
 func (b *Breakdown) Check() error {

@@ -131,6 +131,21 @@ func TestBreakdown(t *testing.T) {
 	}
 }
 
+// What float64 seconds cannot hold is no contradiction; it is kept all the same.
+func TestInconsistentBeyondRounding(t *testing.T) {
+	for _, c := range []struct {
+		length time.Duration // of a phase of a request of 1 ms
+		want   bool
+	}{{time.Millisecond, false}, {time.Millisecond + 60, false}, {time.Millisecond + Rounding, false}, {time.Millisecond + Rounding + 1, true}} {
+		r := &Request{Clock: ClockUnix, Resolution: 1, Arrival: At(0, Measured), Completed: At(1e6, Measured), Outcome: OK}
+		r.Intervals = []Interval{{Decode, Derived, 0, Time(c.length)}}
+		b := r.Breakdown()
+		if b.Inconsistent() != c.want || b.Outside != c.length-time.Millisecond {
+			t.Errorf("%v of 1 ms: inconsistent %v, outside %v", c.length, b.Inconsistent(), b.Outside)
+		}
+	}
+}
+
 func itoa(d time.Duration) string { return strings.TrimSuffix(d.String(), "ms") }
 
 // brute attributes each instant of a short request by looking at all claims.
