@@ -121,6 +121,14 @@ func TestCases(t *testing.T) {
 		"stats-only-two-engines/input.log":       strings.TrimPrefix(zone, "\n") + "\n! request-logging-off",
 		"year-rollover-and-leap-day/input.log":   "cmpl-ny1-0 aborted 9s\ncmpl-ny2-0 incomplete - | impossible-date" + zone,
 	}
+	// Results of benchmarks and records of other tools, which are not read, are
+	// refused in one clear line: no number of them is a wrong one.
+	for _, name := range []string{
+		"all-requests-timed-out/input.jsonl", "coordinated-omission/input.jsonl", "error-record-zero-span-warmup/input.jsonl",
+		"failed-requests-poison-stats/input.jsonl", "json-duplicate-key/input.jsonl", "two-clocks/input.jsonl", "zero-token-success/input.json",
+	} {
+		tests[name] = "! unknown-format"
+	}
 	const dir = "testdata/cases"
 	files := 0
 	inputs, err := Open([]string{dir}, nil)
