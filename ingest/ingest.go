@@ -82,7 +82,16 @@ func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trac
 			ids:     map[uint64]bool{},
 			several: len(inputs) > 1, formats: formats,
 		}
+		copies := newCopies(inputs)
 		for _, in := range inputs {
+			if first, ok := copies.of(in); ok {
+				is := trace.NewIssue(trace.CopiedInput, trace.Pos{File: in.Name}, "it has the very content of %.200s", first.Name)
+				if !run.issue(&is) {
+					return
+				}
+				run.progress(int(in.Size)) // it need not be read
+				continue
+			}
 			if err := run.input(in); err != nil {
 				run.fail(err)
 				return
@@ -120,6 +129,7 @@ type run struct {
 	clock   trace.Clock
 	mixed   bool
 	clocked bool // clock is set
+	units   unitWatch
 }
 
 // held is how many spans an input had.
@@ -163,6 +173,7 @@ const maxIDs = 1 << 21
 
 // watch tells what shows only over several requests.
 func (run *run) watch(r *trace.Request) bool {
+	run.units.see(r)
 	switch {
 	case !run.clocked:
 		run.clocked, run.clock = true, r.Clock
@@ -210,6 +221,7 @@ func (run *run) finish() error {
 		run.issue(&is)
 	}
 	run.settle()
+	run.unitIssues()
 	run.progress(0)
 	return nil
 }

@@ -244,6 +244,7 @@ func (run *run) settle() {
 	if len(g.held) == 0 {
 		return
 	}
+	run.same()
 	of := g.servers()
 	servers := slices.Compact(slices.SortedFunc(maps.Values(of), func(a, b *server) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.file, b.file))

@@ -66,6 +66,8 @@ const (
 	NoArrival         Code = "no-arrival"
 	RequestLoggingOff Code = "request-logging-off"
 	PreemptionSampled Code = "preemption-sampled"
+	CopiedInput       Code = "copied-input"
+	WrongUnit         Code = "wrong-unit"
 	LogAndSpan        Code = "log-and-span"
 	LogClock          Code = "log-clock"
 	EngineUnmatched   Code = "engine-unmatched"
@@ -126,6 +128,8 @@ var Codes = []CodeInfo{
 	{NoArrival, Degraded, "an end without a begin: the log starts later, or the line is missing", "take the log from before the requests began"},
 	{RequestLoggingOff, Note, "the log has statistics but no request lines", "start vLLM with --enable-log-requests, or use its spans"},
 	{PreemptionSampled, Note, "the engine reports only every fiftieth preemption", "use the engine's counter for their number"},
+	{CopiedInput, Note, "an input tells the very same as another one and was left out", "nothing, or name it once"},
+	{WrongUnit, Degraded, "durations or times seem to be written in another unit than the format's; they were left as they are", "divide or multiply them where they are written; distrust every time until then"},
 	{LogAndSpan, Note, "a log tells of requests that spans tell of too; they count once, as the spans tell them", "nothing"},
 	{LogClock, Degraded, "a log's stamps are far off the spans' of the same requests; its instants were left as they are", "give the --zone, or the --year, of the log"},
 	{EngineUnmatched, Note, "it is not certain of which replica of the spans a log is; its limits and readings are shown apart", "name the replicas alike (service.instance.id and the container), or read the files of one replica alone"},
