@@ -26,6 +26,7 @@ type work struct {
 
 	start, end int64 // of the window; valid where rep.Card.Window is set
 	slices     int   // of the window; 0: no intervals
+	tooLong    bool  // times do not add up within int64: nothing is said of Little's law
 }
 
 // Report computes the report on all that was added so far. More may be added

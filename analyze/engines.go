@@ -140,12 +140,21 @@ func whole(o trace.Opt[float64]) trace.Opt[int64] {
 	return trace.Opt[int64]{}
 }
 
-// little checks Little's law, over all and for each replica.
+// little checks Little's law, over all and for each replica. It says nothing
+// where times are too long to be added up (tooLong).
 func (w *work) little() {
 	w.rep.Little = []LittleCheck{}
 	win := w.rep.Card.Window
 	if win == nil || win.LengthNS == 0 || !w.tells {
 		return
+	}
+	// A window that does not fit its type has come out below zero.
+	if w.tooLong = win.LengthNS < 0; w.tooLong {
+		return
+	}
+	sum := func(to *int64, ns int64) {
+		w.tooLong = w.tooLong || ns > math.MaxInt64-*to
+		*to += ns
 	}
 	type tally struct {
 		arrivals, told int64
@@ -157,10 +166,10 @@ func (w *work) little() {
 	see := func(r *row, arrived bool) {
 		var inside int64
 		for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
-			inside += max(0, min(s.end, w.end)-max(s.start, w.start))
+			sum(&inside, max(0, min(s.end, w.end)-max(s.start, w.start)))
 		}
 		add := func(t *tally) {
-			t.inside += inside
+			sum(&t.inside, inside)
 			if !arrived {
 				return
 			}
@@ -169,7 +178,7 @@ func (w *work) little() {
 			}
 			if r.has&tellsWaiting != 0 {
 				t.told++
-				t.waited += w.waiting(r)
+				sum(&t.waited, w.waiting(r))
 			}
 		}
 		add(&total)
@@ -187,6 +196,9 @@ func (w *work) little() {
 		if r.has&hasArrival != 0 && r.clock == w.clock {
 			see(r, false)
 		}
+	}
+	if w.tooLong {
+		return
 	}
 	check := func(name trace.Opt[string], t *tally) {
 		if t.told == 0 {

@@ -650,6 +650,8 @@ func littleLaw(w *work) Law {
 	switch {
 	case w.mixed:
 		return untested(l, "the requests are on different clocks")
+	case w.tooLong:
+		return untested(l, "the times are too long to be added up")
 	case len(off) > 0 && untold > 0:
 		return untested(l, plural(untold, "request does", "requests do")+" not tell of waiting")
 	case l.Tested == 0:

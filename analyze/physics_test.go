@@ -472,3 +472,19 @@ func TestTenure(t *testing.T) {
 		t.Errorf("%+v", l)
 	}
 }
+
+// Times that do not add up within 292 years are no reason to doubt the input.
+func TestLittleOfLongTimes(t *testing.T) {
+	year := repeat(t, 300, `r# engine=vllm-v1 service=s replica=a arrival=0 queued=0 scheduled=8760h first=8760h last=8760.1h end=8760.1h queueing=0..8760h decode=8760h..8760.1h`)
+	if l := examine(t, year[:100]).law(t, "little"); l.Verdict != Holds {
+		t.Errorf("a hundred years in all: %+v", l)
+	}
+	const far = `
+r1 clock=monotonic arrival=-2500000h queued=-2500000h scheduled=-2499999h end=-2499998h queueing=-2500000h..-2499999h decode=-2499999h..-2499998h
+r2 clock=monotonic arrival=2500000h queued=2500000h scheduled=2500001h end=2500002h queueing=2500000h..2500001h decode=2500001h..2500002h`
+	for name, rs := range map[string][]*trace.Request{"waiting": year, "window": reqtext.MustParse(t, far)} {
+		if l := examine(t, rs).law(t, "little"); l.Verdict != Untested || l.Found != "the times are too long to be added up" {
+			t.Errorf("%s: %+v", name, l)
+		}
+	}
+}
