@@ -1,6 +1,11 @@
 package analyze
 
-import "github.com/traceview/traceview/trace"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/traceview/traceview/trace"
+)
 
 // PhaseColumns are the sets of phases that have a column of their own in
 // tables, in the order of a request's life. Time of other sets is summed under
@@ -45,4 +50,23 @@ func flagCell(b bool) Cell {
 		return IntCell(1)
 	}
 	return IntCell(0)
+}
+
+// Names of classes that no value has: see [className].
+const (
+	classNone = "(none)"
+	classRest = "(all other)"
+)
+
+// className names a value of a key, or the lack of one, where both stand side
+// by side. A value that could be taken for something else is quoted.
+func className(v trace.Opt[string]) string {
+	s, ok := v.Get()
+	switch {
+	case !ok:
+		return classNone
+	case s == "", strings.HasPrefix(s, "("), strings.HasPrefix(s, `"`):
+		return strconv.Quote(s)
+	}
+	return s
 }

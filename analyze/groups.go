@@ -3,6 +3,7 @@ package analyze
 import (
 	"cmp"
 	"slices"
+	"strconv"
 
 	"github.com/traceview/traceview/internal/stats"
 	"github.com/traceview/traceview/trace"
@@ -58,9 +59,9 @@ func (w *work) grouping(by []string, at []int) Grouping {
 			v := w.dimRows[dim].by[i]
 			values = append(values, v)
 			if s, ok := v.Get(); ok {
-				key += "=" + s
+				key += strconv.Itoa(len(s)) + "=" + s
 			}
-			key += "\x00"
+			key += ","
 		}
 		g, ok := index[key]
 		if !ok {

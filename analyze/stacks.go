@@ -194,7 +194,7 @@ func (b *StackBuilder) decode(group string) (frames []string, labels []Label) {
 		if splits(key) {
 			frames = append(frames, "")
 		} else if v, ok := field(); ok {
-			frames = append(frames, key+" "+v)
+			frames = append(frames, key+" "+className(trace.Some(v)))
 		} else {
 			frames = append(frames, key+" (not in the data)")
 		}
@@ -557,7 +557,7 @@ func BlameStacks(res *WaitResult, frames []string) (*Stacks, error) {
 			case f == "holder":
 				name += c.Holder
 			case known && v != "":
-				name += v
+				name += className(trace.Some(v))
 			default:
 				name += "(not in the data)"
 			}

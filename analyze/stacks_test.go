@@ -95,8 +95,8 @@ queueing  [1 2 0 0 2]  band:p0-p50 outcome:ok
 			in:     "a replica=\"(not in the data)\" arrival=0 end=1ns\nb\nc @tenant=",
 			frames: []string{"replica", "tenant"},
 			want: `
-replica (not in the data); tenant   [1 0 0 0 0]  outcome:incomplete tenant:
-replica (not in the data); tenant (not in the data)  [1 0 0 0 1]  band:p0-p50 outcome:ok
+replica "(not in the data)"; tenant (not in the data)  [1 0 0 0 1]  band:p0-p50 outcome:ok
+replica (not in the data); tenant ""  [1 0 0 0 0]  outcome:incomplete tenant:
 replica (not in the data); tenant (not in the data)  [1 0 0 0 0]  outcome:incomplete
 `,
 		},

@@ -291,11 +291,7 @@ func (g *Grouping) Table() *Table {
 	for _, x := range g.Rows {
 		var row []Cell
 		for _, v := range x.Values {
-			if s, ok := v.Get(); ok {
-				row = append(row, TextCell(s))
-			} else {
-				row = append(row, Cell{})
-			}
+			row = append(row, TextCell(className(v)))
 		}
 		share := Cell{}
 		if v, ok := x.WaitingShare.Get(); ok {

@@ -751,7 +751,11 @@ func (ws *Waits) classify(res *WaitResult) {
 		}
 		var parts []string
 		for _, v := range values {
-			parts = append(parts, cmp.Or(v.Or(""), "(none)"))
+			part := className(v)
+			if len(values) > 1 && strings.Contains(v.Or(""), ", ") {
+				part = strconv.Quote(v.Or(""))
+			}
+			parts = append(parts, part)
 		}
 		return strings.Join(parts, ", ")
 	}
@@ -780,7 +784,7 @@ func (ws *Waits) classify(res *WaitResult) {
 		number[n] = uint32(i)
 	}
 	if rest {
-		list = append(list, "(all other)")
+		list = append(list, classRest)
 	}
 	class := make([]uint32, len(names))
 	for d, n := range names {

@@ -3,9 +3,11 @@ package analyze
 import (
 	"encoding/json"
 	"fmt"
+	"math/bits"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -314,4 +316,61 @@ func BenchmarkWaits(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(n), "requests/op")
+}
+
+// A request without a tenant is not one whose tenant is "" or "(none)".
+func TestClassesAreKeptApart(t *testing.T) {
+	const text = `
+r1 service=s arrival=0 queued=0 scheduled=1ms end=2ms queueing=0..1ms decode=1ms..2ms
+r2 service=s arrival=0 queued=0 scheduled=2ms end=3ms queueing=0..2ms decode=2ms..3ms @tenant=""
+r3 service=s arrival=0 queued=0 scheduled=4ms end=5ms queueing=0..4ms decode=4ms..5ms @tenant=(none)
+r4 service=s arrival=0 queued=0 scheduled=8ms end=9ms queueing=0..8ms decode=8ms..9ms @tenant="\"\""
+r5 service=s arrival=0 queued=0 scheduled=16ms end=17ms queueing=0..16ms decode=16ms..17ms @tenant="a, (none)"`
+	for _, c := range []struct {
+		by   []string
+		want []string
+	}{
+		{[]string{"tenant"}, []string{"\"\"", `"(none)"`, `"\"\""`, "(none)", "a, (none)"}},
+		{[]string{"tenant", "route"}, []string{`"", (none)`, `"(none)", (none)`, `"\"\"", (none)`, `"a, (none)", (none)`, "(none), (none)"}},
+	} {
+		w, b := NewWaits(WaitOptions{By: c.by}), NewStacks(StackOptions{Frames: c.by})
+		a := New(Options{By: c.by})
+		for _, r := range reqtext.MustParse(t, text) {
+			w.Add(r)
+			b.Add(r)
+			a.Add(r)
+		}
+		res := w.Result()
+		slices.Sort(c.want)
+		if !slices.Equal(res.Classes, c.want) {
+			t.Errorf("by %q: classes %q, want %q", c.by, res.Classes, c.want)
+		}
+		waited := map[string]int64{}
+		for _, cell := range res.Matrix {
+			waited[cell.Waiter] += cell.NS
+		}
+		for i, name := range c.want {
+			if n := bits.OnesCount64(uint64(waited[name] / 1e6)); n != 1 {
+				t.Errorf("by %q: class %d, %q, waited %d ns: of several requests", c.by, i, name, waited[name])
+			}
+		}
+		frames := map[string]bool{}
+		for _, s := range b.Stacks(nil).Samples {
+			frames[strings.Join(s.Frames, ";")] = true
+		}
+		if len(frames) != 5 {
+			t.Errorf("by %q: frames %v", c.by, frames)
+		}
+		groups := a.Report().Groups[0]
+		if len(groups.Rows) != 5 {
+			t.Errorf("by %q: %d groups", c.by, len(groups.Rows))
+		}
+		rows := map[string]bool{}
+		for _, r := range groups.Table().Rows {
+			rows[r[0].Text] = true
+		}
+		if len(rows) != 5 {
+			t.Errorf("by %q: the table's rows are named %v", c.by, rows)
+		}
+	}
 }

@@ -181,6 +181,17 @@ func word(s string) string {
 	}, s), longest)
 }
 
+// absent stands where something is not known.
+const absent = "—"
+
+// value makes a value fit to be shown where others are absent.
+func value(s string) string {
+	if s == "" || s == absent || strings.HasPrefix(s, `"`) {
+		s = strconv.Quote(s)
+	}
+	return word(s)
+}
+
 func requests(n int64) string {
 	if n == 1 {
 		return "1 request"
@@ -769,7 +780,7 @@ func (p *page) standsOut(t *analyze.Tail) {
 		if v, ok := s.Ratio.Get(); ok {
 			times = strconv.FormatFloat(v, 'f', 1, 64)
 		}
-		g.add(word(s.Key), word(s.Value), units.Percent(s.BandShare), units.Percent(s.RestShare), times,
+		g.add(word(s.Key), value(s.Value), units.Percent(s.BandShare), units.Percent(s.RestShare), times,
 			units.Count(s.Requests)+" of "+units.Count(t.Requests))
 	}
 	p.grid(g)
@@ -816,9 +827,9 @@ func (p *page) group(g *analyze.Grouping, of int) {
 		var row []string
 		for _, v := range x.Values {
 			if s, ok := v.Get(); ok {
-				row = append(row, word(s))
+				row = append(row, value(s))
 			} else {
-				row = append(row, "—")
+				row = append(row, absent)
 			}
 		}
 		row = append(row, units.Count(x.Requests))
