@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,9 +60,15 @@ input is read, in memory that does not grow.`,
 			if err := e.open(cmd, &limits, args); err != nil {
 				return err
 			}
-			if err := e.write(cmd.Context(), e.outs); err != nil {
+			undo, err := makeFolders(e.outs)
+			if err == nil {
+				err = e.write(cmd.Context(), e.outs)
+			}
+			if err != nil {
+				undo()
 				return err
 			}
+			e.in.env.warnOfMissing(e.missing, e.rows)
 			if e.rows == 0 {
 				env.warn("no requests: the output has no rows")
 			} else if !slices.ContainsFunc(e.outs, func(o output) bool { return target(o.path) == "standard output" }) {
@@ -83,10 +91,13 @@ input is read, in memory that does not grow.`,
 
 // output is one file to be written, and what goes into it: a format, or a
 // table of a folder.
-type output struct{ path, kind string }
+type output struct {
+	path, kind string
+	folder     string // that was asked for, and is made where it is not there; empty: a file was
+}
 
 // folder is what a folder gets.
-var folder = []output{
+var folder = []struct{ name, kind string }{
 	{"phases.parquet", "parquet"},
 	{"waiting.parquet", "waiting"},
 	{"blame.parquet", "blame"},
@@ -103,7 +114,7 @@ func outputs(env *environment, outs []string, format string) (list []output, err
 				return nil, usagef("-o %s is a folder: it gets all tables, so leave --format out", o)
 			}
 			for _, f := range folder {
-				list = append(list, output{filepath.Join(o, f.path), f.kind})
+				list = append(list, output{filepath.Join(o, f.name), f.kind, o})
 			}
 			continue
 		}
@@ -117,7 +128,7 @@ func outputs(env *environment, outs []string, format string) (list []output, err
 		if target(o) == "standard output" {
 			stdouts++
 		}
-		list = append(list, output{o, f})
+		list = append(list, output{path: o, kind: f})
 	}
 	if stdouts > 1 {
 		return nil, usagef("only one output can go to standard output")
@@ -128,6 +139,37 @@ func outputs(env *environment, outs []string, format string) (list []output, err
 		}
 	}
 	return list, nil
+}
+
+// makeFolders makes the folders that were asked for and are not there. A file's
+// own folder has to be there. undo takes away again what was made, as far as it
+// is empty: for where nothing could be written.
+func makeFolders(outs []output) (undo func(), err error) {
+	var made []string // inner ones last
+	undo = func() {
+		for _, dir := range slices.Backward(made) {
+			os.Remove(dir)
+		}
+	}
+	for _, o := range outs {
+		if o.folder == "" {
+			continue
+		}
+		var missing []string
+		for dir := filepath.Clean(o.folder); ; dir = filepath.Dir(dir) {
+			if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+				break
+			}
+			missing = append(missing, dir)
+		}
+		for _, dir := range slices.Backward(missing) {
+			if err := os.Mkdir(dir, 0o777); err != nil {
+				return undo, err
+			}
+			made = append(made, dir)
+		}
+	}
+	return undo, nil
 }
 
 // exporter writes the outputs of one run.
@@ -149,6 +191,7 @@ type exporter struct {
 	series  *analyze.Table // of the windows
 	rows    int64
 	span    analyze.Span
+	missing []string // keys that were asked for and that no request had so far
 }
 
 // sink is a table that takes a request at a time, with what is known of why it
@@ -161,6 +204,9 @@ type sink interface {
 func (e *exporter) has(kinds ...string) bool {
 	return slices.ContainsFunc(e.outs, func(o output) bool { return slices.Contains(kinds, o.kind) })
 }
+
+// ownFrames are the frames that are no keys of requests.
+var ownFrames = []string{analyze.PhaseFrame, analyze.CauseFrame, "waiter", "holder"}
 
 // blames reports whether the profile is one of classes.
 func (e *exporter) blames() bool {
@@ -187,6 +233,11 @@ func (e *exporter) check() error {
 	}
 	if err := distinct("by", e.by); err != nil {
 		return err
+	}
+	for _, k := range slices.Concat(e.by, e.columns, e.frames) {
+		if !slices.Contains(ownFrames, k) && !slices.Contains(e.missing, k) {
+			e.missing = append(e.missing, k)
+		}
 	}
 	if len(e.frames) > 0 && !e.has("pprof") {
 		return usagef("--frames is for profiles; none of the outputs is one")
@@ -223,11 +274,6 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 		return e.read(ctx)
 	}
 	o, rest := outs[0], outs[1:]
-	if slices.Contains(folder, output{filepath.Base(o.path), o.kind}) {
-		if err := os.MkdirAll(filepath.Dir(o.path), 0o777); err != nil && target(o.path) != "standard output" {
-			return err
-		}
-	}
 	popts := export.ParquetOptions{Columns: e.columns, Version: version(), Inputs: e.src.names(), Window: e.src.window}
 	return e.in.env.write(o.path, func(w io.Writer) error {
 		var t sink
@@ -282,6 +328,10 @@ func (e *exporter) read(ctx context.Context) error {
 	if err := e.src.eachInWindow(ctx, func(r *trace.Request) error {
 		e.rows++
 		e.span.See(r)
+		e.missing = slices.DeleteFunc(e.missing, func(k string) bool {
+			_, ok := analyze.Key(r, k)
+			return ok
+		})
 		if e.has("pprof", "blame") {
 			if err := e.src.fits(r); err != nil {
 				return err

@@ -103,8 +103,13 @@ exactly one phase; what the source does not explain is unattributed.`,
 
 // warnOfKeys names the keys that were asked for and that no request has.
 func (env *environment) warnOfKeys(rep *analyze.Report, keys []string) {
+	env.warnOfMissing(slices.DeleteFunc(slices.Clone(keys), func(k string) bool { return grouped(rep, k) }), rep.Counts.Requests)
+}
+
+// warnOfMissing names keys that none of that many requests has.
+func (env *environment) warnOfMissing(keys []string, requests int64) {
 	for _, k := range keys {
-		if rep.Counts.Requests > 0 && !grouped(rep, k) {
+		if requests > 0 {
 			env.warn("no request has %s", k)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 func newWeb(env *environment) *cobra.Command {
-	e := &exporter{in: &input{env: env}, outs: []output{{"-", "pprof"}}}
+	e := &exporter{in: &input{env: env}, outs: []output{{path: "-", kind: "pprof"}}}
 	var (
 		limits    engineLimits
 		address   string
@@ -50,6 +50,7 @@ installed; the graph page alone needs graphviz.`,
 			if err != nil {
 				return err
 			}
+			env.warnOfMissing(e.missing, e.rows)
 			if err := e.in.finish(e.src, args, e.rows); err != nil {
 				return err
 			}
