@@ -181,21 +181,9 @@ func (run *run) zip(p *part, r *bufio.Reader) error {
 	if !run.unpack(p) {
 		return nil
 	}
-	var at io.ReaderAt
-	size := p.in.Size
-	if p.file != nil {
-		at = &rawAt{p.raw, p.file}
-	} else {
-		data, err := io.ReadAll(io.LimitReader(r, run.opts.MaxRecord+1))
-		switch {
-		case err != nil:
-			return err
-		case int64(len(data)) > run.opts.MaxRecord:
-			is := trace.NewIssue(trace.RecordTooLarge, p.pos(0), "a zip archive that is no file of its own is held in memory: it has more than %d bytes", run.opts.MaxRecord)
-			run.issue(&is)
-			return nil
-		}
-		at, size = bytes.NewReader(data), int64(len(data))
+	at, size, err := run.anywhere(p, r, "a zip archive")
+	if at == nil {
+		return err
 	}
 	// The list is held in memory, with some six times of what it has here.
 	list := &limitedAt{at, max(1<<16, run.opts.MaxRecord/16)}
@@ -228,6 +216,25 @@ func (run *run) zip(p *part, r *bufio.Reader) error {
 	}
 	p.raw.rest(p.in.Size)
 	return run.endedArchive(p, files)
+}
+
+// anywhere returns what r gives as something that can be read anywhere: the
+// input itself where it is a file and nothing is around it, else a copy in
+// memory. Nil: an issue has told why not, or err does.
+func (run *run) anywhere(p *part, r io.Reader, what string) (at io.ReaderAt, size int64, err error) {
+	if p.file != nil {
+		return &rawAt{p.raw, p.file}, p.in.Size, nil
+	}
+	data, err := io.ReadAll(io.LimitReader(r, run.opts.MaxRecord+1))
+	switch {
+	case err != nil:
+		return nil, 0, err
+	case int64(len(data)) > run.opts.MaxRecord:
+		is := trace.NewIssue(trace.RecordTooLarge, p.pos(0), "%s that is no file of its own is held in memory: it has more than %d bytes", what, run.opts.MaxRecord)
+		run.issue(&is)
+		return nil, 0, nil
+	}
+	return bytes.NewReader(data), int64(len(data)), nil
 }
 
 // zipped reads a file of a zip archive.

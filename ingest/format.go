@@ -37,6 +37,7 @@ var formats = []format{
 	{Format{otlp.FormatProto, "a protobuf message with a resource and its spans inside", "the same", asSpans}, otlp.SniffProto, (*run).proto},
 	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same", asSpans}, sniffFramed, (*run).frames},
 	spanFile(&spanfile.Jaeger), spanFile(&spanfile.Zipkin), spanFile(&spanfile.ClickHouse),
+	{formatOf(&spanfile.ClickHouseParquet), spanfile.ClickHouseParquet.Sniff, (*run).parquet},
 	spanFile(&spanfile.PythonConsole), spanFile(&spanfile.GoConsole),
 	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting", "how long a request waited in the queue, and its phases: no line says so"}, vllmlog.Sniff, (*run).log},
 	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests", asSpans}, otlp.SniffText, (*run).json},
@@ -50,10 +51,12 @@ const inside = "what its contents do not tell"
 
 // spanFile is the format of a container of package spanfile.
 func spanFile(c *spanfile.Container) format {
-	return format{Format{c.Name, c.Evidence, c.Yields, c.NotTold}, c.Sniff, func(run *run, p *part, r *bufio.Reader) error {
+	return format{formatOf(c), c.Sniff, func(run *run, p *part, r *bufio.Reader) error {
 		return run.spanFile(c, p, r)
 	}}
 }
+
+func formatOf(c *spanfile.Container) Format { return Format{c.Name, c.Evidence, c.Yields, c.NotTold} }
 
 // Formats lists the formats that are read, in the order in which they are
 // tried.
@@ -85,7 +88,6 @@ func Engines() []Engine {
 
 // foreign are other files' first bytes.
 var foreign = []struct{ magic, what string }{
-	{"PAR1", "a Parquet file"},
 	{"BZh", "bzip2-compressed data"},
 	{"\xfd7zXZ\x00", "xz-compressed data"},
 	{"\x04\x22\x4d\x18", "lz4-compressed data"},

@@ -10,7 +10,7 @@ import (
 // What is not read is named by its first bytes, without quoting a text.
 func TestDescribe(t *testing.T) {
 	for in, want := range map[string]string{
-		"PAR1":                     "it looks like a Parquet file",
+		"BZh9":                     "it looks like bzip2-compressed data",
 		"\xff\xfeI\x00N\x00":       "it looks like UTF-16 text, as PowerShell's > writes it: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
 		"\xfe\xff\x00I\x00N":       "it looks like UTF-16 text: convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)",
 		" {\"intended_start\": 1}": `it looks like JSON that begins with the key "intended_start"`,

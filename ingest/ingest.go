@@ -404,6 +404,21 @@ func (run *run) spanFile(c *spanfile.Container, p *part, r *bufio.Reader) error 
 	return run.ended(p, d.Spans, d.Others, err)
 }
 
+// parquet reads spans in a Parquet file.
+func (run *run) parquet(p *part, r *bufio.Reader) error {
+	at, size, err := run.anywhere(p, r, "a Parquet file")
+	if at == nil {
+		return err
+	}
+	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
+	known, err := d.Parquet(at, size, scan.At{File: p.in.Name})
+	p.raw.rest(p.in.Size)
+	if !known {
+		return err
+	}
+	return run.ended(p, d.Spans, d.Others, err)
+}
+
 // ended notes what an input of spans held: so many, and so many other objects.
 func (run *run) ended(p *part, n, others int, err error) error {
 	if n > 0 {

@@ -48,7 +48,7 @@ func TestFormats(t *testing.T) {
 // TestSampleReports holds what the report and the phase table (of its CSV) say
 // of the samples that come in containers of their own.
 func TestSampleReports(t *testing.T) {
-	for _, name := range []string{"jaeger.json", "zipkin.json", "python-console.txt", "go-console.json", "clickhouse.jsonl"} {
+	for _, name := range []string{"jaeger.json", "zipkin.json", "python-console.txt", "go-console.json", "clickhouse.jsonl", "clickhouse.parquet"} {
 		var got, table, errs bytes.Buffer
 		for _, c := range []struct {
 			args []string

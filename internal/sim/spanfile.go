@@ -14,15 +14,18 @@ import (
 
 // The forms of files of spans that are not OTLP.
 const (
-	Jaeger        Form = "jaeger"         // the answer of Jaeger's interface, v1
-	Zipkin        Form = "zipkin"         // an array of version 2
-	PythonConsole Form = "python-console" // ConsoleSpanExporter of OpenTelemetry's Python SDK
-	GoConsole     Form = "go-console"     // stdouttrace of its Go SDK, indented
-	ClickHouse    Form = "clickhouse"     // rows of otel_traces, FORMAT JSONEachRow
+	Jaeger            Form = "jaeger"             // the answer of Jaeger's interface, v1
+	Zipkin            Form = "zipkin"             // an array of version 2
+	PythonConsole     Form = "python-console"     // ConsoleSpanExporter of OpenTelemetry's Python SDK
+	GoConsole         Form = "go-console"         // stdouttrace of its Go SDK, indented
+	ClickHouse        Form = "clickhouse"         // rows of otel_traces, FORMAT JSONEachRow
+	ClickHouseParquet Form = "clickhouse-parquet" // the same, FORMAT Parquet
 )
 
 // SpanFiles lists the forms of files of spans that are not OTLP.
-func SpanFiles() []Form { return []Form{Jaeger, Zipkin, PythonConsole, GoConsole, ClickHouse} }
+func SpanFiles() []Form {
+	return []Form{Jaeger, Zipkin, PythonConsole, GoConsole, ClickHouse, ClickHouseParquet}
+}
 
 // Step is the clock step in which the form writes times.
 func (f Form) Step() time.Duration {
@@ -34,7 +37,7 @@ func (f Form) Step() time.Duration {
 }
 
 // Untyped reports whether the form writes all attributes as text.
-func (f Form) Untyped() bool { return f == Zipkin || f == ClickHouse }
+func (f Form) Untyped() bool { return f == Zipkin || f == ClickHouse || f == ClickHouseParquet }
 
 // spanFile returns the pieces that make a file of a form that is not OTLP; nil
 // for other forms. Times are cut to the form's step.
@@ -68,6 +71,9 @@ func spanFile(form Form, spans []*trace.Span) ([][]byte, error) {
 		err = each(goSpan)
 	case ClickHouse:
 		err = each(clickHouseRow)
+	case ClickHouseParquet:
+		data, err := clickHouseParquet(spans)
+		return [][]byte{data}, err
 	default:
 		return nil, nil
 	}

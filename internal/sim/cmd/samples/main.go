@@ -114,6 +114,7 @@ func samples() ([]sample, error) {
 		spans("python-console.txt", chat(11, 40), v1, sim.Encoding{Form: sim.PythonConsole}),
 		spans("go-console.json", tight(12, 30), sdk, sim.Encoding{Form: sim.GoConsole}),
 		spans("clickhouse.jsonl", chat(13, 60), v1, sim.Encoding{Form: sim.ClickHouse}),
+		spans("clickhouse.parquet", tight(14, 60), sim.ChildSpans, sim.Encoding{Form: sim.ClickHouseParquet}),
 		log("vllm-0.10.log", chat(7, 150), sim.LogShape{Version: sim.Log10, Outputs: true}),
 		log("vllm-0.16-docker.log", chat(8, 150), sim.LogShape{Version: sim.Log16, Wrapper: sim.Docker, Outputs: true}),
 	} {

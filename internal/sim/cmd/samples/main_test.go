@@ -48,7 +48,7 @@ func TestWrite(t *testing.T) {
 	if err := write(tmp); err != nil {
 		t.Fatal(err)
 	}
-	if names, _ := filepath.Glob(filepath.Join(tmp, "*")); len(names) != 13 {
+	if names, _ := filepath.Glob(filepath.Join(tmp, "*")); len(names) != 14 {
 		t.Errorf("wrote %v", names)
 	}
 }
