@@ -20,7 +20,8 @@ import nbformat
 samples, pictures = map(pathlib.Path, sys.argv[1:])
 folder = samples / "notebooks"
 limits = "--max-num-seqs 6 --max-num-batched-tokens 512 --kv-tokens 3072".split()
-capture = [*limits, str(samples / "vllm-real.jsonl"), str(samples / "vllm-real-client.jsonl")]
+spans = [str(samples / "vllm-real.jsonl"), str(samples / "vllm-real-client.jsonl")]
+capture, logged = [*limits, *spans], [*spans, str(samples / "vllm-real.log.gz")]
 failures = []
 
 
@@ -166,8 +167,8 @@ def large_table():
 
 
 def where_waiting_accumulates():
-    report = ask("report", "--by", "tenant", "--format", "json", *capture)
-    waiting = ask("waiting", "--by", "tenant", "--format", "json", *capture)
+    report = ask("report", "--by", "tenant", "--format", "json", *logged)
+    waiting = ask("waiting", "--by", "tenant", "--format", "json", *logged)
     with Notebook("4-where-waiting-accumulates.ipynb", folder) as nb:
         shown = nb("list(main)")
         causes = by_cause(waiting["causes"], "ns")

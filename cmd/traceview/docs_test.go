@@ -6,7 +6,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,7 +20,7 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
-var update = flag.Bool("update", false, "write what the tests got into the golden files and the README")
+var update = flag.Bool("update", false, "write what the tests got into the golden files and the documentation")
 
 const root = "../.."
 
@@ -83,10 +87,21 @@ func (m *markdown) row(cells ...string) {
 	fmt.Fprintf(m, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// TestREADME checks the generated blocks and runs each command of a console
-// block: what it prints must be what stands there.
+// TestREADME checks the generated blocks of the README and of what lies in docs/
+// and runs each command of a console block: what it prints must be what stands
+// there.
 func TestREADME(t *testing.T) {
-	path := filepath.Join(root, "README.md")
+	t.Chdir(root)
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range append([]string{"README.md"}, docs...) {
+		t.Run(path, func(t *testing.T) { checkPage(t, path) })
+	}
+}
+
+func checkPage(t *testing.T, path string) {
 	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -96,12 +111,11 @@ func TestREADME(t *testing.T) {
 		name := strings.TrimSuffix(head, " -->")
 		f := generated[name]
 		if f == nil {
-			t.Errorf("README has a block %q that nothing generates", name)
+			t.Errorf("there is a block %q that nothing generates", name)
 			return body
 		}
 		return "\n" + f() + "\n"
 	})
-	t.Chdir(root)
 	dir := t.TempDir() // for what the examples write
 	ran := 0
 	text = eachBlock(t, text, "```console", "```", func(_, body string) string {
@@ -114,14 +128,14 @@ func TestREADME(t *testing.T) {
 		}
 		return out.String()
 	})
-	if ran < 5 {
-		t.Errorf("ran only %d commands of the README", ran)
+	if path == "README.md" && ran < 5 {
+		t.Errorf("ran only %d commands", ran)
 	}
 	if text == string(old) {
 		return
 	}
 	if *update {
-		if err := os.WriteFile("README.md", []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -129,10 +143,36 @@ func TestREADME(t *testing.T) {
 	was, is := strings.Split(string(old), "\n"), strings.Split(text, "\n")
 	for i := range is {
 		if i >= len(was) || was[i] != is[i] {
-			t.Fatalf("README.md line %d is not what the code says; run this test with -update\nis:   %q\nwant: %q", i+1, at(was, i), is[i])
+			t.Fatalf("line %d is not what the code says; run this test with -update\nis:   %q\nwant: %q", i+1, at(was, i), is[i])
 		}
 	}
-	t.Fatal("README.md is longer than what the code says; run this test with -update")
+	t.Fatal("there is more than what the code says; run this test with -update")
+}
+
+// TestTutorial checks that the figures of which the tutorial speaks are those
+// that its commands print.
+func TestTutorial(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "tutorial.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := map[string]bool{}
+	number := regexp.MustCompile(`[0-9][0-9,.]*[0-9]|[0-9]`)
+	prose := eachBlock(t, string(page), "```console", "```", func(_, body string) string {
+		for _, n := range number.FindAllString(body, -1) {
+			printed[n] = true
+		}
+		return ""
+	})
+	quoted := regexp.MustCompile(`([0-9][0-9,.]*) (%|s|to|tokens|requests)\b|: ([0-9][0-9,.]*)`).FindAllStringSubmatch(prose, -1)
+	if len(quoted) < 15 {
+		t.Errorf("the tutorial speaks of %d figures only", len(quoted))
+	}
+	for _, q := range quoted {
+		if n := q[1] + q[3]; !printed[n] {
+			t.Errorf("%q: no command prints %s", q[0], n)
+		}
+	}
 }
 
 func at(lines []string, i int) string {
@@ -168,8 +208,9 @@ func eachBlock(t *testing.T, text, open, close string, f func(head, body string)
 	return out.String()
 }
 
-// shell runs a pipe of traceview commands and returns what a person would see.
-// A file that -o names is written to dir, and read from there again.
+// shell runs a pipe of traceview commands, go tool pprof, and head and tail with a
+// number of lines, and returns what a person would see. A file that -o names is
+// written to dir, and read from there again.
 func shell(t *testing.T, dir, line string) string {
 	t.Helper()
 	var stdin bytes.Buffer
@@ -177,11 +218,11 @@ func shell(t *testing.T, dir, line string) string {
 	stages := strings.Split(line, " | ")
 	for i, stage := range stages {
 		args := strings.Fields(stage)
-		if len(args) > 0 && args[0] == "go" { // go run ./cmd/traceview …
+		if len(args) > 2 && args[0] == "go" && args[1] == "run" { // go run ./cmd/traceview …
 			args = append([]string{"traceview"}, args[3:]...)
 		}
-		if len(args) == 0 || args[0] != "traceview" {
-			t.Errorf("cannot run %q: not a traceview command", stage)
+		if len(args) < 2 {
+			t.Errorf("cannot run %q", stage)
 			return ""
 		}
 		for j, a := range args {
@@ -190,8 +231,33 @@ func shell(t *testing.T, dir, line string) string {
 			}
 		}
 		var stdout, stderr bytes.Buffer
-		if status := run(context.Background(), args[1:], bytes.NewReader(stdin.Bytes()), &stdout, &stderr); status != 0 {
-			t.Errorf("%s: status %d: %s", stage, status, stderr.String())
+		switch args[0] {
+		case "traceview":
+			if status := run(context.Background(), args[1:], bytes.NewReader(stdin.Bytes()), &stdout, &stderr); status != 0 {
+				t.Errorf("%s: status %d: %s", stage, status, stderr.String())
+			}
+		case "head", "tail":
+			n, err := strconv.Atoi(strings.TrimPrefix(args[1], "-"))
+			lines := strings.SplitAfter(stdin.String(), "\n")
+			lines = slices.DeleteFunc(lines, func(l string) bool { return l == "" }) // behind the last line
+			if err != nil || n < 1 || len(lines) < n {
+				t.Fatalf("%s: there are %d lines", stage, len(lines))
+			}
+			if args[0] == "head" {
+				lines = lines[:n]
+			} else {
+				lines = lines[len(lines)-n:]
+			}
+			stdout.WriteString(strings.Join(lines, ""))
+		case "go":
+			cmd := exec.Command("go", args[1:]...)
+			cmd.Stdout = &stdout
+			cmd.Env = append(os.Environ(), "PPROF_TMPDIR="+dir, "PPROF_BINARY_PATH="+dir, "TZ=UTC")
+			if err := cmd.Run(); err != nil {
+				t.Errorf("%s: %v", stage, err)
+			}
+		default:
+			t.Errorf("cannot run %q", stage)
 		}
 		stdin = stdout
 		if i == len(stages)-1 {
