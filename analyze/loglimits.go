@@ -86,6 +86,23 @@ func (ws *Waits) extent(rows []uint32) (from, to int64) {
 	return from, to
 }
 
+// engineAt reports whether a reading's replica is this one, or one of the
+// engines of this server: "vllm-1 engine 0" of "vllm-1".
+func engineAt(reading, replica string) bool {
+	rest, ok := strings.CutPrefix(reading, replica)
+	if rest == "" || !ok {
+		return ok
+	}
+	if replica != "" {
+		if rest, ok = strings.CutPrefix(rest, " "); !ok {
+			return false
+		}
+	}
+	number, ok := strings.CutPrefix(rest, "engine ")
+	_, err := strconv.Atoi(number)
+	return ok && err == nil
+}
+
 // engineLimits adds what logs say of limits to the lines of their engines. A
 // statement that names no engine is about all of its server's.
 func (w *work) engineLimits() {
@@ -105,10 +122,7 @@ func (w *work) engineLimits() {
 		found := false
 		for i := range w.rep.Engines {
 			e := &w.rep.Engines[i]
-			rest, ok := strings.CutPrefix(e.Replica, t.Replica)
-			number, numbered := strings.CutPrefix(strings.TrimPrefix(rest, " "), "engine ")
-			_, err := strconv.Atoi(number)
-			if e.Engine == t.Source.Engine && e.Service == t.Service && ok && (rest == "" || numbered && err == nil) {
+			if e.Engine == t.Source.Engine && e.Service == t.Service && engineAt(e.Replica, t.Replica) {
 				found = true
 				state(e)
 			}

@@ -145,3 +145,17 @@ func TestEngineLimits(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
+
+func TestEngineAt(t *testing.T) {
+	for _, c := range []struct {
+		reading, replica string
+		want             bool
+	}{
+		{"a", "a", true}, {"a engine 0", "a", true}, {"engine 3", "", true}, {"", "", true},
+		{"ab", "a", false}, {"a engine x", "a", false}, {"aengine 0", "a", false}, {"a", "a engine 0", false}, {"b engine 0", "", false},
+	} {
+		if got := engineAt(c.reading, c.replica); got != c.want {
+			t.Errorf("%q at %q: %v", c.reading, c.replica, got)
+		}
+	}
+}

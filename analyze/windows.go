@@ -657,7 +657,7 @@ func (w *Windows) overlay(b *windowBuild, res *WindowResult) {
 		for i := range res.Series {
 			s := &res.Series[i]
 			// The first series is of all; a reading says nothing of the model.
-			if i > 0 && (s.Replica == nil || s.Replica.Service != k.service || s.Replica.Replica != k.replica) {
+			if i > 0 && (s.Replica == nil || s.Replica.Service != k.service || !engineAt(k.replica, s.Replica.Replica)) {
 				continue
 			}
 			for j := range slots {

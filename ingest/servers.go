@@ -257,10 +257,19 @@ func (run *run) settle() {
 	run.name(servers)
 	for _, l := range g.held {
 		for _, t := range l.limits {
-			s, engine := g.of(of, l, t.Replica)
-			if t.Service, t.Replica = run.at(s, engine); run.opts.Limits != nil {
-				run.opts.Limits(t)
+			if run.opts.Limits == nil {
+				break
 			}
+			s, engine := g.of(of, l, t.Replica)
+			if engine == "" && s.numbered != nil { // of all its engines
+				for _, e := range slices.Sorted(maps.Keys(s.numbered)) {
+					t.Service, t.Replica = run.at(s, e)
+					run.opts.Limits(t)
+				}
+				continue
+			}
+			t.Service, t.Replica = run.at(s, engine)
+			run.opts.Limits(t)
 		}
 		for _, r := range l.readings {
 			s, engine := g.of(of, l, r.Replica)

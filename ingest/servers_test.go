@@ -162,11 +162,13 @@ llm/r1 a ok 1s
 /engine 1 running 2`},
 		{"two engines, by their numbers", []named{
 			{"t.json", spansOf("dp-0", "a") + spansOf("dp-1", "b")},
-			{"a.log", received(0, "a") + received(0, "b") + stats(1, 0, 1) + stats(1, 1, 2)},
+			{"a.log", slots(-9, 6) + received(0, "a") + received(0, "b") + stats(1, 0, 1) + stats(1, 1, 2)},
 		}, `
 llm/dp-0 a ok 1s
 llm/dp-1 b ok 1s
 ! log-and-span a.log
+llm/dp-0 slots 6
+llm/dp-1 slots 6
 llm/dp-0 running 1
 llm/dp-1 running 2`},
 		{"two servers that are one replica in the spans", []named{
@@ -288,4 +290,24 @@ func TestStem(t *testing.T) {
 			t.Errorf("%q: %q, want %q", file, got, want)
 		}
 	}
+}
+
+// FuzzServers reads two inputs together: the same bytes give the same requests,
+// each of which keeps its rules, and nothing comes of a third name.
+func FuzzServers(f *testing.F) {
+	log := slots(-9, 6) + received(0, "a") + received(0, "b") + stats(1, 0, 1) + stats(1, 1, 2) + aborted(2, "b")
+	f.Add([]byte(log), []byte(spansOf("r1", "a")+spansOf("r2", "b")))
+	f.Add([]byte(log), []byte("r1  | "+log))
+	f.Add([]byte(received(0, "a")), []byte(aborted(9, "a")))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		if len(a)+len(b) > 1<<16 {
+			return
+		}
+		for _, names := range [][2]string{{"a.log", "b.log"}, {"a.log.1", "a.log"}} {
+			first := where(t, named{names[0], string(a)}, named{names[1], string(b)})
+			if second := where(t, named{names[0], string(a)}, named{names[1], string(b)}); first != second {
+				t.Fatalf("two runs differ:\n%s\n%s", first, second)
+			}
+		}
+	})
 }

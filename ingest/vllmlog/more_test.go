@@ -351,6 +351,14 @@ func TestSniff(t *testing.T) {
 func outputs(t testing.TB, log []byte, opts Options) string {
 	var b strings.Builder
 	opts.Reading = func(r trace.Reading) { fmt.Fprintf(&b, "%+v\n", r) }
+	opts.Limits = func(l trace.EngineLimits) {
+		for _, v := range []trace.Opt[int64]{l.Slots, l.Budget, l.KVTokens} {
+			if n, ok := v.Get(); ok && n < 1 {
+				t.Errorf("a limit of %d", n)
+			}
+		}
+		fmt.Fprintf(&b, "%+v\n", l)
+	}
 	err := Read(context.Background(), bytes.NewReader(log), opts, func(r *trace.Request, i *trace.Issue) bool {
 		if i != nil {
 			fmt.Fprintf(&b, "%+v\n", *i)
@@ -409,6 +417,9 @@ func FuzzRead(f *testing.F) {
 			f.Add([]byte(b.String()), 2026)
 		}
 	}
+	f.Add([]byte(at(0, "args: Namespace(block_size=16, max_num_seqs=256, x=['a', 'b'])")+at(1, "# GPU blocks: 10, # CPU blocks: 2")+
+		at(1, "Maximum concurrency for 4,096 tokens per request: 0.04x")+at(2, "non-default args: {'max_num_seqs': 6}")+
+		"(EngineCore_DP1 pid=3) "+at(3, "GPU KV cache size: 3,072 tokens")), 2026)
 	f.Fuzz(func(t *testing.T, log []byte, year int) {
 		Sniff(log)
 		opts := Options{Year: year, MaxRecord: 1 << 16}
