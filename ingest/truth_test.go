@@ -81,6 +81,13 @@ func TestTruth(t *testing.T) {
 		{"child spans", sim.ChildSpans(rs), sim.VisibleChildSpans(rs), nil},
 		{"gateway", sim.Gateway(rs), sim.VisibleGateway(rs), []trace.Code{trace.EngineUnknown}}, // requests that only the gateway knows
 		{"sglang", sim.SGLang(rs, sim.SGLangShape{Ranks: 2, Steps: 3}), sim.VisibleSGLang(rs), nil},
+		{"sglang halves", sim.SGLangHalves(rs), sim.VisibleSGLangHalves(rs), nil},
+		{"triton", sim.Triton(rs), sim.VisibleTriton(rs), nil},
+		{"tensorrt", sim.TensorRT(rs), sim.VisibleTensorRT(rs), nil},
+		{"tgi", sim.TGI(rs), sim.VisibleTGI(rs), nil},
+		{"dynamo", sim.Dynamo(rs), sim.VisibleDynamo(rs), nil},
+		{"llm-d", sim.LLMD(rs), sim.VisibleLLMD(rs), nil},
+		{"clients", sim.Clients(rs), sim.VisibleClients(rs), nil},
 		{"unknown", sim.Unknown(rs), sim.VisibleUnknown(rs), []trace.Code{trace.EngineUnknown}},
 	} {
 		for _, form := range sim.Forms() {

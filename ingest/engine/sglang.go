@@ -204,6 +204,7 @@ func readStages(r *trace.Request, n *node, children []*node, d durations, tokens
 	}
 	var arrival, queue, work, both, decode, transfer []stretch
 	var retracts, resumes []trace.Time
+	var queued trace.Instant // also of a wait of no length
 	for _, c := range children {
 		if c.sgl.rank != lowest[c.sgl.stage] || !c.valid() {
 			continue // the span's own issue says what it lacks
@@ -216,6 +217,7 @@ func readStages(r *trace.Request, n *node, children []*node, d durations, tokens
 		case trace.Arrival:
 			arrival = append(arrival, s)
 		case trace.Queueing:
+			earliest(&queued, s.from, trace.Measured)
 			queue = append(queue, s)
 		case trace.Prefill:
 			resumes = append(resumes, s.from)
@@ -296,8 +298,14 @@ func readStages(r *trace.Request, n *node, children []*node, d durations, tokens
 		r.Preemptions = trace.Some(count)
 	}
 
-	if len(queue) > 0 && (len(prompt) == 0 || queue[0].from <= prompt[0].from) {
-		r.Queued = trace.At(queue[0].from, trace.Measured)
+	begun := horizon
+	for _, all := range [][]stretch{prompt, decode, transfer} {
+		if len(all) > 0 {
+			begun = min(begun, all[0].from)
+		}
+	}
+	if queued.Present() && queued.At <= begun {
+		r.Queued = queued
 		if a, ok := r.Arrival.Get(); ok {
 			claimAll(r, trace.Arrival, trace.Measured, []stretch{{a, r.Queued.At}})
 		}

@@ -200,7 +200,7 @@ func TestSGLangSteps(t *testing.T) {
 		t.Errorf("%d spans held, %d of steps", b.held, len(b.steps))
 	}
 	b.Finish(yield)
-	check(t, got, "steps sglang ok arrival=0 last=~1000 end=1000 | decode=1000")
+	check(t, got, "steps sglang ok arrival=0 queued=0 last=~1000 end=1000 | decode=1000")
 	if len(b.steps)+len(b.groups)+len(b.rooms) != 0 || b.held != 0 {
 		t.Errorf("left behind: %d steps, %d held", len(b.steps), b.held)
 	}

@@ -30,10 +30,11 @@ const tritonScope = "triton-server"
 
 // tritonSpan is what only Triton's spans have.
 type tritonSpan struct {
-	member       bool // of an ensemble, or called by a model
-	queued       trace.Opt[trace.Time]
-	begins, ends trace.Opt[trace.Time] // computing
-	answered     trace.Opt[trace.Time]
+	member         bool // of an ensemble, or called by a model
+	model, request string
+	queued         trace.Opt[trace.Time]
+	begins, ends   trace.Opt[trace.Time] // computing
+	answered       trace.Opt[trace.Time]
 }
 
 func readTritonSpan(n *node, s *trace.Span) {
@@ -56,10 +57,17 @@ func readTritonSpan(n *node, s *trace.Span) {
 			late = trace.Some(max(at, late.Or(at)))
 		}
 	}
-	_, model := s.Attr("triton.model_name")
+	name, model := s.Attr("triton.model_name")
 	switch {
 	case model:
 		n.triton = x
+		if t := name.String(); len(t) <= maxText {
+			x.model = t
+		}
+		if v, ok := s.Attr("triton.request_id"); ok && len(v.String()) <= maxText {
+			x.request = v.String()
+		}
+		n.attrs = dropAttrs(n.attrs, "triton.model_name", "triton.request_id", "triton.trace_id", "triton.trace_parent_id")
 		if v, ok := s.Attr("triton.trace_parent_id"); ok && v.String() != "0" && v.String() != "" {
 			x.member, n.engine, n.phase = true, "", trace.Queueing
 			return
@@ -81,6 +89,7 @@ func readTritonSpan(n *node, s *trace.Span) {
 
 // readTriton claims what the model's span n and those below it tell.
 func readTriton(r *trace.Request, n *node, children []*node) {
+	r.Model, r.ID = n.triton.model, n.triton.request
 	begins := map[string]trace.Time{} // of the computing below each model's span
 	var work []stretch
 	members := 0
