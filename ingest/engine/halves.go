@@ -295,23 +295,30 @@ func joinTogether(r, q *trace.Request) {
 			theirs = append(theirs, stretch{iv.Start, iv.End})
 		}
 	}
+	// Once the decode engine has the cache, what it tells counts.
 	const runs = trace.Decode | trace.Preempted | trace.Completion
-	var begun trace.Instant
+	had := horizon
 	for _, iv := range r.Intervals {
-		if iv.Phase&runs != 0 {
-			running = append(running, stretch{iv.Start, iv.End})
-			earliest(&begun, iv.Start, iv.Basis)
+		if iv.Phase == trace.Transfer && (had == horizon || iv.End > had) {
+			had = iv.End
 		}
 	}
-	theirs, running = union(theirs), union(running)
-	claims := r.Intervals
-	r.Intervals = nil
-	for _, c := range byPhase(claims) {
-		all := c.all
-		if c.phase&runs == 0 {
-			all = without(union(all), theirs)
+	var begun trace.Instant
+	var before, after []trace.Interval
+	for _, iv := range r.Intervals {
+		if iv.Phase&runs != 0 {
+			earliest(&begun, iv.Start, iv.Basis)
+		} else if iv.Start < had {
+			before = append(before, iv)
+			continue
 		}
-		claimAll(r, c.phase, c.basis, all)
+		after = append(after, iv)
+		running = append(running, stretch{iv.Start, iv.End})
+	}
+	theirs, running = union(theirs), union(running)
+	r.Intervals = after
+	for _, c := range byPhase(before) {
+		claimAll(r, c.phase, c.basis, without(union(c.all), theirs))
 	}
 	var early time.Duration
 	for _, c := range byPhase(q.Intervals) {
