@@ -46,9 +46,12 @@ func TestFormats(t *testing.T) {
 }
 
 // TestSampleReports holds what the report and the phase table (of its CSV) say
-// of the samples that come in containers of their own.
+// of the samples of containers and engines.
 func TestSampleReports(t *testing.T) {
-	for _, name := range []string{"jaeger.json", "zipkin.json", "python-console.txt", "go-console.json", "clickhouse.jsonl", "clickhouse.parquet"} {
+	for _, name := range []string{
+		"jaeger.json", "zipkin.json", "python-console.txt", "go-console.json", "clickhouse.jsonl", "clickhouse.parquet",
+		"sglang.jsonl.gz", "sglang-pd.jsonl.gz", "triton.json", "tensorrt-llm.jsonl", "text-generation-inference.jsonl", "dynamo.pb", "llm-d.jsonl.gz", "genai-client.jsonl",
+	} {
 		var got, table, errs bytes.Buffer
 		for _, c := range []struct {
 			args []string

@@ -101,6 +101,7 @@ func samples() ([]sample, error) {
 	}
 	v1 := func(rs []*trace.Request) []*trace.Span { return sim.V1(rs, sim.VLLM{Attrs: true}) }
 	v0 := func(rs []*trace.Request) []*trace.Span { return sim.V0(rs, sim.VLLM{Attrs: true}) }
+	sgl := func(rs []*trace.Request) []*trace.Span { return sim.SGLang(rs, sim.SGLangShape{Ranks: 2, Steps: 4}) }
 	sdk := func(rs []*trace.Request) []*trace.Span { return emit(rs) }
 	for _, err := range []error{
 		spans("vllm-v1.jsonl", chat(1, 300), v1, sim.Encoding{Form: sim.Lines, Batch: 50}),
@@ -115,6 +116,14 @@ func samples() ([]sample, error) {
 		spans("go-console.json", tight(12, 30), sdk, sim.Encoding{Form: sim.GoConsole}),
 		spans("clickhouse.jsonl", chat(13, 60), v1, sim.Encoding{Form: sim.ClickHouse}),
 		spans("clickhouse.parquet", tight(14, 60), sim.ChildSpans, sim.Encoding{Form: sim.ClickHouseParquet}),
+		spans("sglang.jsonl.gz", tight(22, 60), sgl, sim.Encoding{Form: sim.Lines, Compression: sim.Gzip}),
+		spans("sglang-pd.jsonl.gz", chat(15, 40), sim.SGLangHalves, sim.Encoding{Form: sim.Lines, Compression: sim.Gzip}),
+		spans("triton.json", chat(16, 40), sim.Triton, sim.Encoding{Form: sim.JSON}),
+		spans("tensorrt-llm.jsonl", chat(17, 40), sim.TensorRT, sim.Encoding{Form: sim.Lines}),
+		spans("text-generation-inference.jsonl", chat(18, 40), sim.TGI, sim.Encoding{Form: sim.Lines}),
+		spans("dynamo.pb", chat(19, 40), sim.Dynamo, sim.Encoding{Form: sim.Prefixed}),
+		spans("llm-d.jsonl.gz", chat(20, 40), sim.LLMD, sim.Encoding{Form: sim.Lines, Compression: sim.Gzip}),
+		spans("genai-client.jsonl", chat(21, 40), sim.Clients, sim.Encoding{Form: sim.Lines}),
 		log("vllm-0.10.log", chat(7, 150), sim.LogShape{Version: sim.Log10, Outputs: true}),
 		log("vllm-0.16-docker.log", chat(8, 150), sim.LogShape{Version: sim.Log16, Wrapper: sim.Docker, Outputs: true}),
 	} {
