@@ -70,26 +70,26 @@ func encode(body []byte, from, to Format) (record []byte, spans int, why *refusa
 	return append(record, body...), spans, nil
 }
 
-// elements counts what becomes a value of its own when a request is decoded: an
+// elements weighs what becomes a value of its own when a request is decoded: an
 // empty one takes two bytes and becomes a hundred and more. ok is false where
 // protobuf is malformed at that level.
 func elements(body []byte, from Format) (n int, ok bool) {
-	if from == JSON {
-		quoted := false
-		for i := 0; i < len(body); i++ {
-			switch c := body[i]; {
-			case c == '"':
-				quoted = !quoted
-			case quoted && c == '\\':
-				i++
-			case !quoted && (c == '{' || c == 'n'): // an object, or null for one
-				n++
-			}
-		}
-		return n, true
+	if from == Proto {
+		ok = walk(body, msgRequest, 0, &n)
+		return n, ok
 	}
-	ok = walk(body, msgRequest, 0, &n)
-	return n, ok
+	quoted := false
+	for i := 0; i < len(body); i++ {
+		switch c := body[i]; {
+		case c == '"':
+			quoted = !quoted
+		case quoted && c == '\\':
+			i++
+		case !quoted && (c == '{' || c == 'n'): // an object, or null for one
+			n += 2
+		}
+	}
+	return n, true
 }
 
 // A message is a type of OTLP's messages.
@@ -141,6 +141,9 @@ func walk(b []byte, m message, depth int, n *int) (ok bool) {
 		b = b[size:]
 		if in, known := inner[m][num]; known && typ == protowire.BytesType && depth < maxDepth {
 			*n++
+			if in < msgPair { // these are large
+				*n += 3
+			}
 			field, size := protowire.ConsumeBytes(b)
 			if size < 0 || !walk(field, in, depth+1, n) {
 				return false

@@ -18,29 +18,35 @@ import (
 )
 
 // traceService is OTLP's trace service over requests as they come: the
-// generated one would decode them, and what was sent would be lost.
+// generated one would decode them, and what was sent would be lost. The call is
+// described as a stream, which looks the same to a client, because of a stream
+// nothing is read before it is asked for.
 var traceService = grpc.ServiceDesc{
 	ServiceName: "opentelemetry.proto.collector.trace.v1.TraceService",
 	HandlerType: (*any)(nil),
-	Methods: []grpc.MethodDesc{{
-		MethodName: "Export",
-		Handler: func(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) {
-			var body []byte
-			if err := decode(&body); err != nil {
-				return nil, err
-			}
-			return srv.(*Server).export(ctx, body)
-		},
+	Streams: []grpc.StreamDesc{{
+		StreamName:    "Export",
+		ClientStreams: true,
+		Handler:       func(s any, call grpc.ServerStream) error { return s.(*Server).export(call) },
 	}},
 	Metadata: "opentelemetry/proto/collector/trace/v1/trace_service.proto",
 }
 
 // export answers one request of OTLP/gRPC.
-func (s *Server) export(ctx context.Context, body []byte) (*[]byte, error) {
-	if why := s.take(ctx, body, Proto); why != nil {
-		return nil, why.status()
+func (s *Server) export(call grpc.ServerStream) error {
+	leave, why := s.admit(call.Context())
+	if why != nil {
+		return why.status()
 	}
-	return new([]byte), nil // a response without a field
+	defer leave()
+	var body []byte
+	if err := call.RecvMsg(&body); err != nil {
+		return err
+	}
+	if why := s.take(call.Context(), body, nil, Proto); why != nil {
+		return why.status()
+	}
+	return call.SendMsg(new([]byte)) // a response without a field
 }
 
 // status is the refusal as gRPC tells it.
@@ -68,18 +74,25 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
+const (
+	maxStreams = 100       // of a connection
+	window     = 256 << 10 // bytes that a connection may send before they are asked for
+)
+
 // serveGRPC serves on l and returns what ends it. A failure of the listener goes
 // to failed.
 func (s *Server) serveGRPC(l net.Listener, failed chan<- error) (end func(context.Context)) {
 	srv := grpc.NewServer(
 		grpc.ForceServerCodecV2(rawCodec{}),
 		grpc.MaxRecvMsgSize(int(s.opts.MaxRequest)),
-		grpc.MaxConcurrentStreams(maxOpen),
+		grpc.MaxConcurrentStreams(maxStreams),
 		grpc.MaxHeaderListSize(maxHeader),
 		grpc.ConnectionTimeout(beginTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: time.Minute, Timeout: beginTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: beginTimeout, PermitWithoutStream: true}),
-		grpc.InTapHandle(s.admit),
+		grpc.InTapHandle(limitCall),
+		grpc.InitialWindowSize(window),
+		grpc.InitialConnWindowSize(window),
 		grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
 			return status.Error(codes.Unimplemented, "traces are taken, metrics and logs are not")
 		}),
@@ -98,23 +111,10 @@ func (s *Server) serveGRPC(l net.Listener, failed chan<- error) (end func(contex
 	}
 }
 
-// admit lets a call begin, before anything of its message is read, and gives it
-// a time by which it must have come.
-func (s *Server) admit(ctx context.Context, _ *tap.Info) (context.Context, error) {
-	if s.closing.Load() {
-		s.answered(errClosing)
-		return ctx, errClosing.status()
-	}
-	select {
-	case s.open <- struct{}{}:
-	default:
-		s.answered(errBusy)
-		return ctx, errBusy.status()
-	}
-	// The call's own context ends with it.
-	context.AfterFunc(ctx, func() { <-s.open })
-	timed, cancel := context.WithTimeoutCause(ctx, bodyTimeout, status.Error(codes.DeadlineExceeded, "the request did not arrive in time"))
-	context.AfterFunc(ctx, cancel)
+// limitCall gives a call a time by which it must have come and be answered.
+func limitCall(ctx context.Context, _ *tap.Info) (context.Context, error) {
+	timed, cancel := context.WithTimeout(ctx, bodyTimeout)
+	context.AfterFunc(ctx, cancel) // the call's own context ends with it
 	return timed, nil
 }
 

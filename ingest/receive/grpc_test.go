@@ -57,8 +57,9 @@ func TestGRPC(t *testing.T) {
 		{name: "garbage", body: []byte("\xff\xff\xff\xff"), code: codes.InvalidArgument},
 		{name: "cut off", body: pb[:len(pb)-1], code: codes.InvalidArgument},
 		{name: "too large", body: make([]byte, limitInTest+1), code: codes.ResourceExhausted},
-		{name: "a bomb", body: make([]byte, 100*limitInTest), opts: []grpc.CallOption{grpc.UseCompressor(gzip.Name)}, code: codes.ResourceExhausted},
-		{name: "many batches without spans", body: bytes.Repeat([]byte{0x0a, 0}, limitInTest/2)},
+		{name: "a bomb", body: make([]byte, 3*limitInTest), opts: []grpc.CallOption{grpc.UseCompressor(gzip.Name)}, code: codes.ResourceExhausted},
+		{name: "many batches without spans", body: bytes.Repeat([]byte{0x0a, 0}, limitInTest/8)},
+		{name: "too many batches", body: bytes.Repeat([]byte{0x0a, 0}, limitInTest/2), code: codes.ResourceExhausted},
 		{name: "metrics", method: "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export", body: pb, code: codes.Unimplemented},
 		{name: "logs", method: "/opentelemetry.proto.collector.logs.v1.LogsService/Export", body: pb, code: codes.Unimplemented},
 		{name: "another method", method: "/opentelemetry.proto.collector.trace.v1.TraceService/Import", body: pb, code: codes.Unimplemented},
@@ -85,7 +86,7 @@ func TestGRPC(t *testing.T) {
 			t.Errorf("message %d was not kept byte for byte", i)
 		}
 	}
-	if s := r.Stats(); s.Requests != 12 || s.Refused != 7 {
+	if s := r.Stats(); s.Requests != 13 || s.Refused != 8 {
 		t.Errorf("stats %+v", s)
 	}
 }
@@ -106,40 +107,40 @@ func TestGRPCRetry(t *testing.T) {
 	}
 }
 
-// A client that never sends its message holds one of the requests that may be
-// open; beyond these, clients are told to come again.
+// Clients that never send their message hold the requests that may be open; the
+// next is told to come again if it has waited long, and is taken when they have
+// gone.
 func TestGRPCBusy(t *testing.T) {
 	r := start(t, WriterOptions{}, Options{})
 	r.grace = time.Millisecond
 	var streams sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
-	conns := []*grpc.ClientConn{dial(t, r.grpc), dial(t, r.grpc)}
-	for i := range maxOpen {
-		s, err := conns[i%2].NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, exportMethod)
+	c := dial(t, r.grpc)
+	for range maxOpen {
+		s, err := c.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true}, exportMethod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		streams.Go(func() { s.RecvMsg(new(ptraceotlp.ExportResponse)) })
 	}
-	var err error
-	for range 1000 { // until all of them have arrived
-		if _, err = call(t.Context(), conns[0], exportMethod, nil); err != nil {
-			break
-		}
+	for len(r.open) < maxOpen {
 		time.Sleep(time.Millisecond)
 	}
-	if st := status.Convert(err); st.Code() != codes.Unavailable || len(st.Details()) != 1 {
-		t.Errorf("beyond %d requests: %v", maxOpen, err)
+	short, stop := context.WithTimeout(t.Context(), time.Millisecond)
+	defer stop()
+	if _, why := r.admit(short); why != errBusy {
+		t.Errorf("beyond %d requests: %v", maxOpen, why)
 	}
+	answer := make(chan error)
+	go func() {
+		_, err := call(t.Context(), c, exportMethod, nil)
+		answer <- err
+	}()
 	cancel()
 	streams.Wait()
-	for range 1000 { // until the server knows that they have gone
-		if _, err = call(t.Context(), conns[0], exportMethod, nil); err == nil {
-			return
-		}
-		time.Sleep(time.Millisecond)
+	if err := <-answer; err != nil {
+		t.Errorf("after they have gone: %v", err)
 	}
-	t.Errorf("after they have gone: %v", err)
 }
 
 // When the server stops under load, what was acknowledged is in the files, each

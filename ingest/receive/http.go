@@ -1,6 +1,7 @@
 package receive
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -114,78 +115,97 @@ func (s *Server) exchange(w http.ResponseWriter, r *http.Request) (from Format, 
 		return from, &refusal{codes.Unimplemented, http.StatusMethodNotAllowed, false, "traces come by POST"}
 	case err != nil || kind != typeProto && kind != typeJSON:
 		return from, &refusal{codes.InvalidArgument, http.StatusUnsupportedMediaType, false, "the content type is not one of " + typeProto + ", " + typeJSON}
-	case s.closing.Load():
-		return from, errClosing
 	}
-	wait, cancel := context.WithTimeout(r.Context(), beginTimeout)
-	defer cancel()
-	select {
-	case s.open <- struct{}{}:
-		defer func() { <-s.open }()
-	case <-wait.Done():
-		return from, errBusy
+	leave, why := s.admit(r.Context())
+	if why != nil {
+		return from, why
+	}
+	defer leave()
+	packed, why := s.encoding(w, r)
+	if why != nil {
+		return from, why
 	}
 	body, why := s.read(w, r)
 	if why != nil {
 		return from, why
 	}
-	return from, s.take(r.Context(), body, from)
+	return from, s.take(r.Context(), body, packed, from)
 }
 
-// read reads the body of a request and decompresses it.
+// read reads the body of a request as it was sent.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	limit := s.opts.MaxRequest
-	big := tooLarge("the request is larger than %d bytes", limit)
 	if r.ContentLength > limit {
-		return nil, big
+		return nil, overLimit(limit)
 	}
-	stored := http.MaxBytesReader(w, r.Body, limit)
-	var in io.Reader = stored
-	encoding := strings.Join(r.Header.Values("Content-Encoding"), ",")
-	switch strings.ToLower(strings.TrimSpace(encoding)) {
-	case "", "identity":
-	case "gzip":
-		z := gzips.Get().(*gzip.Reader)
-		defer gzips.Put(z)
-		if err := z.Reset(stored); err != nil {
-			return nil, unreadable(err, big)
-		}
-		in = z
-	case "zstd":
-		z := zstds.Get().(*zstd.Decoder)
-		defer func() {
-			z.Reset(nil)
-			zstds.Put(z)
-		}()
-		if err := z.Reset(stored); err != nil {
-			return nil, unreadable(err, big)
-		}
-		in = z
-	default:
-		w.Header().Set("Accept-Encoding", "gzip, zstd")
-		return nil, &refusal{codes.InvalidArgument, http.StatusUnsupportedMediaType, false, fmt.Sprintf("the content encoding %.40q is not one of gzip, zstd", encoding)}
-	}
-	body, err := io.ReadAll(io.LimitReader(in, limit+1))
-	switch {
-	case err != nil:
-		return nil, unreadable(err, big)
-	case int64(len(body)) > limit:
-		return nil, big
-	}
-	return body, nil
-}
-
-// unreadable says why a body could not be read.
-func unreadable(err error, big *refusal) *refusal {
+	var body bytes.Buffer
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	var over *http.MaxBytesError
 	var slow net.Error
 	switch {
-	case errors.As(err, &over) || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
-		return big
+	case errors.As(err, &over):
+		return nil, overLimit(limit)
 	case errors.As(err, &slow) && slow.Timeout():
-		return &refusal{codes.DeadlineExceeded, http.StatusRequestTimeout, false, fmt.Sprintf("the request did not arrive within %v", bodyTimeout)}
+		return nil, &refusal{codes.DeadlineExceeded, http.StatusRequestTimeout, false, fmt.Sprintf("the request did not arrive within %v", bodyTimeout)}
+	case err != nil:
+		return nil, malformed("the body cannot be read: %v", err)
 	}
-	return malformed("the body cannot be read: %v", err)
+	return body.Bytes(), nil
+}
+
+// An unpack decompresses a body, whose content may have so many bytes.
+type unpack func(body []byte, limit int64) ([]byte, *refusal)
+
+// encoding returns what decompresses the body of a request; nil: it is as it is.
+func (s *Server) encoding(w http.ResponseWriter, r *http.Request) (unpack, *refusal) {
+	name := strings.Join(r.Header.Values("Content-Encoding"), ",")
+	switch strings.ToLower(strings.TrimSpace(name)) {
+	case "", "identity":
+		return nil, nil
+	case "gzip":
+		return gunzip, nil
+	case "zstd":
+		return unzstd, nil
+	}
+	w.Header().Set("Accept-Encoding", "gzip, zstd")
+	return nil, &refusal{codes.InvalidArgument, http.StatusUnsupportedMediaType, false, fmt.Sprintf("the content encoding %.40q is not one of gzip, zstd", name)}
+}
+
+func gunzip(body []byte, limit int64) ([]byte, *refusal) {
+	z := gzips.Get().(*gzip.Reader)
+	defer gzips.Put(z)
+	if err := z.Reset(bytes.NewReader(body)); err != nil {
+		return nil, malformed("the body cannot be decompressed: %v", err)
+	}
+	return decompress(z, limit)
+}
+
+func unzstd(body []byte, limit int64) ([]byte, *refusal) {
+	z := zstds.Get().(*zstd.Decoder)
+	defer func() {
+		z.Reset(nil)
+		zstds.Put(z)
+	}()
+	if err := z.Reset(bytes.NewReader(body)); err != nil {
+		return nil, malformed("the body cannot be decompressed: %v", err)
+	}
+	return decompress(z, limit)
+}
+
+func decompress(r io.Reader, limit int64) ([]byte, *refusal) {
+	var body bytes.Buffer
+	n, err := body.ReadFrom(io.LimitReader(r, limit+1))
+	switch {
+	case n > limit || errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, overLimit(limit)
+	case err != nil:
+		return nil, malformed("the body cannot be decompressed: %v", err)
+	}
+	return body.Bytes(), nil
+}
+
+func overLimit(limit int64) *refusal {
+	return tooLarge("the request is larger than %d bytes", limit)
 }
 
 // What decompresses is used again: it is large.

@@ -32,11 +32,12 @@ type Options struct {
 }
 
 // A Server takes requests and hands them to its writer. The memory it needs is
-// bounded by maxOpen requests of the largest size and maxDecoding of them
-// decoded.
+// bounded by maxOpen requests of the largest size and as many decoded ones as
+// there are processors.
 type Server struct {
-	w    *Writer
-	opts Options
+	w     *Writer
+	write func(record []byte, spans int) error // the writer's
+	opts  Options
 
 	open     chan struct{} // requests that are being received or written
 	decoding chan struct{}
@@ -56,10 +57,10 @@ type Stats struct {
 }
 
 const (
-	maxOpen     = 128      // requests at once
+	maxOpen     = 32       // requests at once; more wait
 	maxConns    = 1000     // connections of each listener
 	maxHeader   = 32 << 10 // bytes
-	maxElements = 1 << 20  // spans, attributes and the like in one request
+	maxElements = 1 << 20  // spans, attributes and the like in one request, by weight
 
 	beginTimeout = 10 * time.Second // for a connection's first words, and a request's header
 	bodyTimeout  = 30 * time.Second // for the whole of a request
@@ -74,7 +75,7 @@ func NewServer(w *Writer, opts Options) *Server {
 		opts.MaxRequest = 16 << 20
 	}
 	return &Server{
-		w: w, opts: opts, grace: graceTime,
+		w: w, write: w.Write, opts: opts, grace: graceTime,
 		open:     make(chan struct{}, maxOpen),
 		decoding: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		said:     map[string]bool{},
@@ -146,20 +147,46 @@ var (
 	errBusy    = later("%d requests are being received already", maxOpen)
 )
 
-// take decodes one request and writes it. A nil refusal means that it is
-// written.
-func (s *Server) take(ctx context.Context, body []byte, from Format) *refusal {
+// admit waits until a request may be received. The returned function must be
+// called when it is done.
+func (s *Server) admit(ctx context.Context) (leave func(), why *refusal) {
+	if s.closing.Load() {
+		return nil, errClosing
+	}
+	wait, cancel := context.WithTimeout(ctx, beginTimeout)
+	defer cancel()
+	select {
+	case s.open <- struct{}{}:
+		return func() { <-s.open }, nil
+	case <-wait.Done():
+		return nil, errBusy
+	}
+}
+
+// take unpacks and decodes one request and writes it. A nil refusal means that
+// it is written.
+func (s *Server) take(ctx context.Context, body []byte, packed unpack, from Format) *refusal {
 	select {
 	case s.decoding <- struct{}{}:
 	case <-ctx.Done():
 		return later("%v", ctx.Err())
 	}
-	record, spans, why := encode(body, from, s.w.opts.Format)
+	var (
+		record []byte
+		spans  int
+		why    *refusal
+	)
+	if packed != nil {
+		body, why = packed(body, s.opts.MaxRequest)
+	}
+	if why == nil {
+		record, spans, why = encode(body, from, s.w.opts.Format)
+	}
 	<-s.decoding
 	if why != nil || spans == 0 {
 		return why
 	}
-	err := s.w.Write(record, spans)
+	err := s.write(record, spans)
 	var path *fs.PathError
 	switch {
 	case err == nil:
