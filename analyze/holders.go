@@ -288,7 +288,9 @@ func (h *tenure) holderLaw() Law {
 		l.Verdict, l.Distrust, l.Broken = Fails, distrust, h.unexplained
 		l.Found = fmt.Sprintf("%s of waiting is at no limit, and of what was refused %s came in when someone left, beyond chance",
 			units.Percent(share), units.Percent(max(0, freed)))
-		l.Likely = "most who held the replica have no span: traces were sampled, or spans were lost"
+		// The captured vLLM looks like this as long as its memory is not known, and
+		// has all its spans.
+		l.Likely = "most who held the replica have no span (sampled, or lost), or a limit is not in the data: state --kv-tokens, or add the engine's log"
 	case share > unexplainedShare:
 		why := "a batching policy, or a limit that the data do not show"
 		if h.worst != "" {
