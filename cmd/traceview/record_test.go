@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -265,6 +266,48 @@ func TestRecordTorn(t *testing.T) {
 		ids, issues := recorded(t, r.folder)
 		if len(ids) < 6 || !slices.Contains(issues, string(trace.Truncated)) {
 			t.Errorf("%v: %d requests, issues %v", args, len(ids), issues)
+		}
+	}
+}
+
+// An interrupt waits for a request that is on its way; a second one does not.
+func TestRecordInterruptedTwice(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		r := record(t)
+		body := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"name":"x"}]}]}]}`
+		c, err := net.Dial("tcp", r.http)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		// The answer to the head says that the request is being received.
+		fmt.Fprintf(c, "POST /v1/traces HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nExpect: 100-continue\r\nContent-Length: %d\r\n\r\n", len(body))
+		answers := bufio.NewReader(c)
+		if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+			t.Fatal(line, err)
+		}
+		r.cmd.Process.Signal(os.Interrupt)
+		for !strings.Contains(r.stderr.String(), "waiting up to") {
+			select {
+			case <-r.ended:
+				t.Fatalf("it ended without the request: %s", r.stderr.String())
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		if second {
+			r.cmd.Process.Signal(os.Interrupt)
+			if s := r.wait(); s != -1 {
+				t.Errorf("status %d after the second interrupt: %s", s, r.stderr.String())
+			}
+			continue
+		}
+		fmt.Fprint(c, body)
+		rest, err := io.ReadAll(answers)
+		if err != nil || !strings.Contains(string(rest), "200 OK") {
+			t.Errorf("the answer is %q, %v", rest, err)
+		}
+		if s := r.wait(); s != 0 || !strings.Contains(r.stderr.String(), "1 span in 1 file") {
+			t.Errorf("status %d: %s", s, r.stderr.String())
 		}
 	}
 }

@@ -285,6 +285,21 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
+// The server ends when a listener does.
+func TestListenerFails(t *testing.T) {
+	for i := range 2 {
+		l := []net.Listener{listen(t), listen(t)}
+		l[i].Close()
+		if err := NewServer(newWriter(t, WriterOptions{}), Options{}).Serve(t.Context(), l[0], l[1]); err == nil {
+			t.Error("no error")
+		}
+		if c, err := net.Dial("tcp", l[1-i].Addr().String()); err == nil {
+			c.Close()
+			t.Error("the other one still listens")
+		}
+	}
+}
+
 // While the server shuts down, and when a limit is reached, clients are told to
 // come again.
 func TestClosing(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -110,6 +111,10 @@ func (s *Server) Serve(ctx context.Context, g, h net.Listener) error {
 	case err = <-failed:
 	}
 	s.closing.Store(true)
+	wait := time.AfterFunc(time.Second, func() {
+		s.say(fmt.Sprintf("waiting up to %v for requests that are on their way", s.grace))
+	})
+	defer wait.Stop()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.grace)
 	defer cancel()
 	var wg sync.WaitGroup
@@ -131,7 +136,9 @@ type refusal struct {
 func (r *refusal) Error() string { return r.msg }
 
 func malformed(format string, args ...any) *refusal {
-	return &refusal{codes.InvalidArgument, 400, false, fmt.Sprintf(format, args...)}
+	// Parsers quote what they do not understand.
+	msg := strings.ToValidUTF8(fmt.Sprintf(format, args...), "\uFFFD")
+	return &refusal{codes.InvalidArgument, 400, false, msg}
 }
 
 func tooLarge(format string, args ...any) *refusal {
@@ -191,8 +198,10 @@ func (s *Server) take(ctx context.Context, body []byte, packed unpack, from Form
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrClosed) || errors.Is(err, ErrFull):
+	case errors.Is(err, ErrClosed):
 		return errClosing
+	case errors.Is(err, ErrFull):
+		return later("%v", err)
 	case errors.As(err, &path):
 		err = path.Err // the path is no business of the client's
 	}

@@ -1,9 +1,13 @@
 package receive
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -145,4 +149,32 @@ func TestBatchProcessor(t *testing.T) {
 	if want := map[string]int{"grpc": 50, "grpc gzip": 50, "http": 50, "http gzip": 50}; !gocmp.Equal(count, want) {
 		t.Errorf("spans %v", count)
 	}
+}
+
+// What a real vLLM sent is kept byte for byte, and as JSON it reads the same.
+func TestSample(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join("..", "..", "samples", "vllm-real.pb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, read := start(t, WriterOptions{Format: Proto}, Options{}), start(t, WriterOptions{}, Options{})
+	for b := want; len(b) > 0; {
+		n := binary.BigEndian.Uint32(b)
+		message := b[4 : 4+n]
+		b = b[4+n:]
+		if _, err := call(t.Context(), dial(t, kept.grpc), exportMethod, message); err != nil {
+			t.Fatal(err)
+		}
+		if !sendHTTP(read.http, message) {
+			t.Fatal("refused")
+		}
+	}
+	files, err := filepath.Glob(filepath.Join(kept.folder, "*"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	if got, err := os.ReadFile(files[0]); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("%d bytes are not the sample's %d, %v", len(got), len(want), err)
+	}
+	check(t, read.folder, spansOf(t, kept.folder))
 }

@@ -321,7 +321,7 @@ func (w *Writer) pack(data []byte) ([]byte, error) {
 // store appends data to the current file, or begins the next one. After an
 // error the file is as it was before.
 func (w *Writer) store(data []byte) error {
-	if w.f != nil && (w.size+int64(len(data)) > w.opts.RotateSize || w.old(time.Now())) {
+	if w.f != nil && (w.size+int64(len(data)) > w.opts.RotateSize || w.old(time.Now()) || w.gone()) {
 		w.note(w.end())
 	}
 	if w.f == nil {
@@ -341,6 +341,13 @@ func (w *Writer) store(data []byte) error {
 		w.end() // it stays as it is: what was to be said of it is said
 	}
 	return err
+}
+
+// gone reports whether someone removed the current file: what is written to it
+// would be lost.
+func (w *Writer) gone() bool {
+	_, err := os.Stat(w.path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // begin makes the next file. Its name has the time at which the writer began

@@ -308,6 +308,28 @@ func TestFolder(t *testing.T) {
 	}
 }
 
+// Whoever clears the folder meanwhile loses what was there, and no more.
+func TestFolderCleared(t *testing.T) {
+	w := newWriter(t, WriterOptions{})
+	for range 2 {
+		if _, err := lines(w, 3, 10); err != nil {
+			t.Fatal(err)
+		}
+		if got := sizes(t, w.opts.Folder); !slices.Equal(got, []int64{30}) {
+			t.Errorf("sizes %v", got)
+		}
+		if err := os.Remove(w.path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(w.opts.Folder); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := lines(w, 1, 10); n != 0 || err == nil {
+		t.Error("a record was written into a folder that is gone")
+	}
+}
+
 // Two writers into one folder do not write over each other's files.
 func TestTwoWriters(t *testing.T) {
 	dir := t.TempDir()
