@@ -174,6 +174,8 @@ type physics struct {
 	grained               int64 // requests with both ends on a clock finer than a grain
 	served, failed        int64 // with phases, in an engine
 	vllm                  int64 // requests of engines that write no span for an abort
+	spanned               int64 // requests in an engine, of spans
+	logged                int64 // requests that were not served, as a log alone tells
 	bare                  map[string]*bareCount
 	orphans               int64 // requests in an engine whose span names a parent that is not in the input
 }
@@ -222,6 +224,12 @@ func (p *physics) add(r *trace.Request, b *trace.Breakdown) {
 		}
 	}
 	inEngine := s.queued <= s.left
+	switch {
+	case r.Source.Format != logFormat && inEngine:
+		p.spanned++
+	case r.Source.Format == logFormat && r.Outcome != trace.OK && r.Outcome != trace.Incomplete:
+		p.logged++
+	}
 	s.open = !r.Completed.Present()
 	s.replica = p.replicas.id(processName(r.Service, r.Replica))
 	for _, k := range TenantKeys {
@@ -1103,6 +1111,11 @@ func (p *physics) failureLaw(ds []DepthCheck) Law {
 		l.Verdict, l.Distrust = Fails, distrust
 		l.Tested, l.Broken = joined, bare
 		l.Found = of(bare, joined) + " failed at the outer service and have no engine's span"
+		l.Likely = "the engine writes no span for a request that it did not serve"
+	case p.spanned > 0 && float64(p.logged) > oddShare*float64(p.spanned+p.logged):
+		l.Verdict, l.Distrust = Fails, distrust
+		l.Tested, l.Broken = p.spanned+p.logged, p.logged
+		l.Found = of(p.logged, p.spanned+p.logged) + " were not served by the log and have no engine's span"
 		l.Likely = "the engine writes no span for a request that it did not serve"
 	case len(short) > 0:
 		last := ds[len(ds)-1]

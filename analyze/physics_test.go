@@ -488,3 +488,19 @@ r2 clock=monotonic arrival=2500000h queued=2500000h scheduled=2500001h end=25000
 		}
 	}
 }
+
+// A log that tells of requests that were not served, beside the spans of those
+// that were, shows what these lack. A log alone lacks no spans.
+func TestFailuresByLog(t *testing.T) {
+	gone := repeat(t, 4, `g# service=s replica=a outcome=aborted arrival=500ms end=1500ms`)
+	for _, r := range gone {
+		r.Source.Format, r.Resolution = logFormat, time.Second
+	}
+	rs := append(repeat(t, 60, sound), gone...)
+	if l := examine(t, rs).law(t, "failures"); l.Verdict != Fails || l.Broken != 4 || l.Tested != 64 {
+		t.Errorf("%+v", l)
+	}
+	if l := examine(t, gone).law(t, "failures"); l.Verdict != Untested {
+		t.Errorf("%+v", l)
+	}
+}

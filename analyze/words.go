@@ -11,6 +11,9 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
+// logFormat is the Source.Format of requests of a text log.
+const logFormat = "vllm-log"
+
 // words fills the verdict and the limits.
 func (w *work) words() {
 	w.rep.Verdict = w.verdict()
@@ -207,7 +210,7 @@ func (w *work) limits() []string {
 	}
 	for _, f := range card.Formats {
 		spans = spans || strings.HasPrefix(f.Name, "otlp")
-		log = log || f.Name == "vllm-log"
+		log = log || f.Name == logFormat
 	}
 	if (engines["vllm-v0"] || engines["vllm-v1"]) && has(trace.Decode) {
 		say("decode is an upper bound: vLLM's spans count the time a preempted request waits into it.")
