@@ -66,6 +66,7 @@ const (
 	NoArrival         Code = "no-arrival"
 	RequestLoggingOff Code = "request-logging-off"
 	PreemptionSampled Code = "preemption-sampled"
+	ServersMixed      Code = "servers-mixed"
 	CopiedInput       Code = "copied-input"
 	WrongUnit         Code = "wrong-unit"
 	LogAndSpan        Code = "log-and-span"
@@ -128,6 +129,7 @@ var Codes = []CodeInfo{
 	{NoArrival, Degraded, "an end without a begin: the log starts later, or the line is missing", "take the log from before the requests began"},
 	{RequestLoggingOff, Note, "the log has statistics but no request lines", "start vLLM with --enable-log-requests, or use its spans"},
 	{PreemptionSampled, Note, "the engine reports only every fiftieth preemption", "use the engine's counter for their number"},
+	{ServersMixed, Degraded, "several servers write to one log and no line names them: readings and ids of all count as one server's", "take each server's log into a file of its own, or with its container's name (kubectl logs --prefix, docker compose logs)"},
 	{CopiedInput, Note, "an input tells the very same as another one and was left out", "nothing, or name it once"},
 	{WrongUnit, Degraded, "durations or times seem to be written in another unit than the format's; they were left as they are", "divide or multiply them where they are written; distrust every time until then"},
 	{LogAndSpan, Note, "a log tells of requests that spans tell of too; they count once, as the spans tell them", "nothing"},

@@ -69,6 +69,9 @@ type container struct {
 	scopes map[string]*scope
 	order  []*scope
 
+	front  int          // the process of the last line of a front end
+	fronts map[int]bool // those that were before it
+
 	prefix []byte // of the last line of the engine
 	cr     bool   // that line ended in a carriage return
 	lf     bool   // some line of the engine ended without one
@@ -183,6 +186,9 @@ func (l *log) line(e *entry) {
 			return
 		}
 	}
+	if e.engine && e.pid > 0 && string(e.process) == "APIServer" {
+		l.frontEnd(c, e)
+	}
 	ev := find(e)
 	if e.engine || ev.kind != other {
 		l.clock.tick(&e.at)
@@ -205,6 +211,25 @@ func (l *log) line(e *entry) {
 		return
 	}
 	l.event(c, e, &ev)
+}
+
+// frontEnd takes note of which process a front end's line is of. After a
+// restart it is another one for good; where an older one goes on, two servers
+// write to the log.
+func (l *log) frontEnd(c *container, e *entry) {
+	if e.pid == c.front {
+		return
+	}
+	if c.fronts[e.pid] {
+		l.once(trace.NewIssue(trace.ServersMixed, e.pos, "lines of processes %d and %d take turns: they count as one server's", c.front, e.pid))
+	}
+	if c.front != 0 && len(c.fronts) < maxScopes {
+		if c.fronts == nil {
+			c.fronts = map[int]bool{}
+		}
+		c.fronts[c.front] = true
+	}
+	c.front = e.pid
 }
 
 // access reports whether s is a line of the HTTP server: "INFO:     …".

@@ -179,3 +179,32 @@ func TestLimitsInPrompt(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// Two front ends that take turns are two servers; one that follows another is
+// the same server again.
+func TestServersMixed(t *testing.T) {
+	line := func(pid, sec int) string {
+		return fmt.Sprintf("(APIServer pid=%d) %s", pid, at(sec, "Received request r"+fmt.Sprint(sec)+": params: None, lora_request: None."))
+	}
+	for _, c := range []struct {
+		log  string
+		want int
+	}{
+		{line(7, 1) + line(7, 2), 0},
+		{line(7, 1) + line(7, 2) + line(9, 3) + line(9, 4), 0},
+		{line(7, 1) + line(9, 2) + line(7, 3) + line(9, 4), 1},
+		{"a-1  | " + line(7, 1) + "b-1  | " + line(9, 2) + "a-1  | " + line(7, 3), 0},
+		{strings.ReplaceAll(line(7, 1)+line(9, 2)+line(7, 3), "APIServer", "ApiServer_0"), 0},
+	} {
+		_, issues := told(t, c.log, in2026)
+		n := 0
+		for _, i := range issues {
+			if i == string(trace.ServersMixed) {
+				n++
+			}
+		}
+		if n != c.want {
+			t.Errorf("%q: %v", c.log, issues)
+		}
+	}
+}

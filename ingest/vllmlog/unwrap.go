@@ -16,6 +16,7 @@ type entry struct {
 	torn      bool   // the stream ended in it
 	container []byte // compose's or kubectl's name of where it comes from
 	process   []byte // vLLM's name of the process
+	pid       int    // its number, where it has a name
 	at        stamp
 	prefix    []byte // the engine's own prefix, to know continuation lines by
 	engine    bool   // it carries the engine's prefix, or comes as JSON
@@ -138,7 +139,7 @@ func (u *unwrapper) peel(s []byte, e *entry, layer int) {
 		ok := false
 		switch c := s[0]; {
 		case c == '(':
-			e.process, rest, ok = process(s)
+			e.process, e.pid, rest, ok = process(s)
 		case c == '[':
 			rest, ok = bracketed(s, e)
 		case c == '{':
@@ -274,24 +275,25 @@ func levelAt(s []byte) int {
 }
 
 // process reads "(APIServer pid=7) " or "(VllmWorker rank=1 pid=7) ".
-func process(s []byte) (name, rest []byte, ok bool) {
+func process(s []byte) (name []byte, pid int, rest []byte, ok bool) {
 	end := bytes.IndexByte(s[:min(len(s), 128)], ')')
 	if end < 0 {
-		return nil, s, false
+		return nil, 0, s, false
 	}
 	in := s[1:end]
 	i := bytes.LastIndex(in, []byte(" pid="))
 	if i <= 0 {
-		return nil, s, false
+		return nil, 0, s, false
 	}
-	if _, tail, isNum := number(in[i+5:]); !isNum || len(tail) > 0 {
-		return nil, s, false
+	pid, tail, isNum := number(in[i+5:])
+	if !isNum || len(tail) > 0 {
+		return nil, 0, s, false
 	}
 	name = in[:i]
 	if j := bytes.Index(name, []byte(" rank=")); j > 0 {
 		name = name[:j]
 	}
-	return name, bytes.TrimPrefix(s[end+1:], []byte(" ")), true
+	return name, pid, bytes.TrimPrefix(s[end+1:], []byte(" ")), true
 }
 
 // bracketed reads kubectl's "[pod/NAME/CONTAINER] " or a stamp in brackets.
@@ -502,7 +504,7 @@ func starts(s []byte) bool {
 		s = plain(bytes.Clone(s[:min(len(s), 256)]))
 	}
 	if hasPrefix(s, "(") {
-		_, s, _ = process(s)
+		_, _, s, _ = process(s)
 	}
 	return level(s) > 0 || levelAt(s) > 0 || hasPrefix(s, "INFO: ") || hasPrefix(s, `{"`)
 }
