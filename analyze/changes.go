@@ -213,6 +213,9 @@ func newSpeedChange(p float64, ds []timedDecode, ends []int, split int) *speedCh
 	c := &speedChange{p: p}
 	c.locate(ds, ends, split)
 	before, after := sides(ds, c.at)
+	if len(before) == 0 || len(after) == 0 {
+		return nil // placed beyond all of them: it divides nothing
+	}
 	if r, ok := ratio(before, after).Get(); ok && math.Abs(r-1) < speedLeast {
 		return nil
 	}

@@ -322,6 +322,36 @@ func TestSpeedsByHand(t *testing.T) {
 	}
 }
 
+// A history shorter than the reach within which a change's instant is looked
+// for, with outliers: the instant may come to lie beyond all decodes. Each cut
+// has decodes on both sides, so that cutting ends.
+func TestSpeedsOfShortHistory(t *testing.T) {
+	for seed := range uint64(40) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var ds []timedDecode
+		for i := range 240 {
+			running := float64(1 + rnd.IntN(8))
+			step := 1e7 + 1e6*running
+			if i > 120 {
+				step *= 1.5
+			}
+			if rnd.IntN(3) == 0 {
+				step *= 1 + 3*rnd.Float64()
+			}
+			steps := float64(10 + rnd.IntN(100))
+			d := decode{steps: steps, running: running, resident: 300 * running, prompts: float64(rnd.IntN(2000)), ns: steps * step}
+			from := int64(i) * int64(20*time.Second) / 240
+			ds = append(ds, timedDecode{d, from, from + int64(d.ns)})
+		}
+		levels, _, _ := speeds(ds)
+		for i, l := range levels {
+			if len(l.decodes) == 0 {
+				t.Errorf("seed %d: level %d of %d has no decodes", seed, i, len(levels))
+			}
+		}
+	}
+}
+
 func changeJSON(t *testing.T, r *ChangeResult) string {
 	t.Helper()
 	b, err := json.MarshalIndent(r, "", " ")
