@@ -404,6 +404,13 @@ func (run *run) spanFile(c *spanfile.Container, p *part, r *bufio.Reader) error 
 	return run.ended(p, d.Spans, d.Others, err)
 }
 
+// jsConsole reads what Node.js shows of spans.
+func (run *run) jsConsole(p *part, r *bufio.Reader) error {
+	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
+	err := d.JS(r, scan.At{File: p.in.Name, Line: 1})
+	return run.ended(p, d.Spans, d.Others, err)
+}
+
 // parquet reads spans in a Parquet file.
 func (run *run) parquet(p *part, r *bufio.Reader) error {
 	at, size, err := run.anywhere(p, r, "a Parquet file")

@@ -49,7 +49,7 @@ func TestFormats(t *testing.T) {
 // of the samples of containers and engines.
 func TestSampleReports(t *testing.T) {
 	for _, name := range []string{
-		"jaeger.json", "zipkin.json", "python-console.txt", "go-console.json", "clickhouse.jsonl", "clickhouse.parquet",
+		"jaeger.json", "zipkin.json", "python-console.txt", "js-console.txt", "go-console.json", "clickhouse.jsonl", "clickhouse.parquet",
 		"sglang.jsonl.gz", "sglang-pd.jsonl.gz", "triton.json", "tensorrt-llm.jsonl", "text-generation-inference.jsonl", "dynamo.pb", "llm-d.jsonl.gz", "genai-client.jsonl",
 	} {
 		var got, table, errs bytes.Buffer

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -50,6 +51,11 @@ func TestCaptures(t *testing.T) {
 		for i, a := range s.Attrs {
 			s.Attrs[i].Value = trace.StringValue(a.Value.String())
 		}
+		for _, e := range s.Events {
+			for i, a := range e.Attrs {
+				e.Attrs[i].Value = trace.StringValue(a.Value.String())
+			}
+		}
 	}
 	for _, tt := range []struct {
 		file   string
@@ -64,6 +70,15 @@ func TestCaptures(t *testing.T) {
 			if s.Kind == trace.KindInternal {
 				s.Kind = trace.KindUnspecified
 			}
+			for i := range s.Events {
+				s.Events[i].Attrs = nil
+			}
+		}, 0},
+		{"js-console.txt", &JSConsole, func(s *trace.Span) {}, 1},
+		{"clickhouse.jsonl", &ClickHouse, typeless, 0},
+		{"clickhouse.json", &ClickHouse, typeless, 0},
+		{"clickhouse.parquet", &ClickHouseParquet, func(s *trace.Span) {
+			typeless(s)
 			for i := range s.Events {
 				s.Events[i].Attrs = nil
 			}
@@ -86,18 +101,27 @@ func TestCaptures(t *testing.T) {
 			}
 			var got []*trace.Span
 			issues := 0
-			d := NewDecoder(1<<20, nil, func(s *trace.Span, is *trace.Issue) bool {
+			d := NewDecoder(1<<20, time.UTC, func(s *trace.Span, is *trace.Issue) bool {
 				if is != nil {
 					issues++
 					return true
 				}
-				if s.Pos.Line == 0 || s.Format != tt.c.Name || len(s.Issues) > 0 {
+				if s.Pos.Line == 0 && s.Pos.Path == "" || s.Format != tt.c.Name || len(s.Issues) > 0 {
 					t.Errorf("%s: %+v %v", s.Format, s.Pos, s.Issues)
 				}
 				got = append(got, s)
 				return true
 			})
-			if err := d.JSON(tt.c, bytes.NewReader(data), scan.At{File: "f", Line: 1}); err != nil {
+			at := scan.At{File: "f", Line: 1}
+			switch tt.c {
+			case &ClickHouseParquet:
+				_, err = d.Parquet(bytes.NewReader(data), int64(len(data)), at)
+			case &JSConsole:
+				err = d.JS(bytes.NewReader(data), at)
+			default:
+				err = d.JSON(tt.c, bytes.NewReader(data), at)
+			}
+			if err != nil {
 				t.Fatal(err)
 			}
 			want := captured()

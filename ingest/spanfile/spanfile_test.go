@@ -12,8 +12,8 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
-// containers are those that are read as JSON.
-var containers = []*Container{&Jaeger, &Zipkin, &ClickHouse, &PythonConsole, &GoConsole}
+// containers are those that are text.
+var containers = []*Container{&Jaeger, &Zipkin, &ClickHouse, &PythonConsole, &GoConsole, &JSConsole}
 
 // decode writes each span as "trace/span<parent name kind start+length", in µs
 // since 1788000000 s, with its service, status, events and attributes where
@@ -58,10 +58,18 @@ func decode(t testing.TB, c *Container, in string, limit int64) string {
 		out = append(out, line+codes(s.Issues))
 		return true
 	})
-	if err := d.JSON(c, strings.NewReader(in), scan.At{File: "f", Line: 1}); err != nil {
+	if err := readAll(d, c, in); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Join(out, "\n")
+}
+
+func readAll(d *Decoder, c *Container, in string) error {
+	at := scan.At{File: "f", Line: 1}
+	if c == &JSConsole {
+		return d.JS(strings.NewReader(in), at)
+	}
+	return d.JSON(c, strings.NewReader(in), at)
 }
 
 const (
@@ -147,6 +155,7 @@ func TestContainers(t *testing.T) {
 func TestSniff(t *testing.T) {
 	for form, c := range map[sim.Form]*Container{
 		sim.Jaeger: &Jaeger, sim.Zipkin: &Zipkin, sim.ClickHouse: &ClickHouse, sim.PythonConsole: &PythonConsole, sim.GoConsole: &GoConsole,
+		sim.JSConsole: &JSConsole,
 	} {
 		var b strings.Builder
 		if err := sim.Encode(&b, captured(), sim.Encoding{Form: form}); err != nil {
@@ -197,7 +206,7 @@ func fuzz(f *testing.F, c *Container, form sim.Form) {
 			}
 			return true
 		})
-		if err := d.JSON(c, strings.NewReader(string(data)), scan.At{File: "f", Line: 1}); err != nil || d.Spans != spans {
+		if err := readAll(d, c, string(data)); err != nil || d.Spans != spans {
 			t.Fatalf("%v; %d spans of %d", err, spans, d.Spans)
 		}
 	})
@@ -208,3 +217,31 @@ func FuzzZipkin(f *testing.F)     { fuzz(f, &Zipkin, sim.Zipkin) }
 func FuzzClickHouse(f *testing.F) { fuzz(f, &ClickHouse, sim.ClickHouse) }
 func FuzzPython(f *testing.F)     { fuzz(f, &PythonConsole, sim.PythonConsole) }
 func FuzzGo(f *testing.F)         { fuzz(f, &GoConsole, sim.GoConsole) }
+
+func TestJS(t *testing.T) {
+	const head = "{\n  traceId: '01',\n  id: 'b2',\n  timestamp: 1788000000000001,\n  duration: 5.25,\n"
+	const tail = "  links: []\n}\n"
+	const want = "1/00000000000000b2  0 1+5.25µs"
+	for _, tt := range []struct{ name, in, want string }{
+		{"plain", head + tail, want},
+		{"colours", strings.ReplaceAll(strings.ReplaceAll(head, "'01'", "\x1b[32m'01'\x1b[39m"), "5.25", "\x1b[33m5.25\x1b[39m") + tail, want},
+		{"CRLF", strings.ReplaceAll(head+tail, "\n", "\r\n"), want},
+		{"kinds", head + "  kind: 4\n}\n", "1/00000000000000b2  5 1+5.25µs"},
+		{"no such kind", head + "  kind: 5\n}\n", want + " !bad-field"},
+		{"values", head + "  attributes: {\n    a: -1.5e+21, b: NaN, 'c d': 12n, e: undefined, f: [Object], g: [ 1, 'x', ... 3 more items ], h: \"it's\", i: `'\"`, j: 'a' +\n      'b', k: [Function: x], l: 'a\\n\\x41\\'', m: Foo { z: 1 }, n: [Object: null prototype] {}, o: Map(1) { 'q' => 2 }\n  }\n}\n", "!bad-span"},
+		{"more values", head + "  attributes: {\n    a: -1.5e+21, b: NaN, 'c d': 12n, e: undefined, f: [Object], g: [ 1, 'x', ... 3 more items ], h: \"it's\", i: `'\"`, j: 'a' +\n      'b', k: [Function: x], l: 'a\\n\\x41\\'', m: Foo { z: 1 }, n: [Object: null prototype] {}\n  }\n}\n",
+			want + " a=3:-1.5e+21 b=0: c d=2:12 e=0: f=0: g=5:[1,\"x\",null] h=1:it's i=1:'\" j=1:ab k=0: l=1:a\nA' m=5:{\"z\":1} n=5:{} !bad-number"},
+		{"text between", "start\n" + head + tail + "hello {\n" + head + tail + "end\n", "!foreign-line\n" + want + "\n!foreign-line\n" + want + "\n!foreign-line"},
+		{"torn in the middle", head + head + tail, "!bad-json\n" + want},
+		{"torn at the end", head + tail + head, want + "\n!truncated"},
+		{"other objects", "{\n  a: 1\n}\n" + head + tail, want},
+		{"too large", "{\n  x: '" + strings.Repeat("x", 1<<20) + "',\n}\n" + head + tail, "!record-too-large\n" + want},
+		{"old names", "{\n  traceId: '01',\n  parentId: 'a1',\n  name: 'q',\n  id: 'b2',\n  timestamp: 1788000000000001,\n  duration: 5\n}", "1/00000000000000b2<00000000000000a1 q 0 1+5µs"},
+	} {
+		if got := decode(t, &JSConsole, tt.in, 1<<20); got != tt.want {
+			t.Errorf("%s:\n got %s\nwant %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+func FuzzJS(f *testing.F) { fuzz(f, &JSConsole, sim.JSConsole) }

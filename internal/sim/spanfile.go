@@ -17,6 +17,7 @@ const (
 	Jaeger            Form = "jaeger"             // the answer of Jaeger's interface, v1
 	Zipkin            Form = "zipkin"             // an array of version 2
 	PythonConsole     Form = "python-console"     // ConsoleSpanExporter of OpenTelemetry's Python SDK
+	JSConsole         Form = "js-console"         // ConsoleSpanExporter of its JavaScript SDK
 	GoConsole         Form = "go-console"         // stdouttrace of its Go SDK, indented
 	ClickHouse        Form = "clickhouse"         // rows of otel_traces, FORMAT JSONEachRow
 	ClickHouseParquet Form = "clickhouse-parquet" // the same, FORMAT Parquet
@@ -24,13 +25,13 @@ const (
 
 // SpanFiles lists the forms of files of spans that are not OTLP.
 func SpanFiles() []Form {
-	return []Form{Jaeger, Zipkin, PythonConsole, GoConsole, ClickHouse, ClickHouseParquet}
+	return []Form{Jaeger, Zipkin, PythonConsole, JSConsole, GoConsole, ClickHouse, ClickHouseParquet}
 }
 
 // Step is the clock step in which the form writes times.
 func (f Form) Step() time.Duration {
 	switch f {
-	case Jaeger, Zipkin, PythonConsole:
+	case Jaeger, Zipkin, PythonConsole, JSConsole:
 		return time.Microsecond
 	}
 	return 1
@@ -71,6 +72,11 @@ func spanFile(form Form, spans []*trace.Span) ([][]byte, error) {
 		err = each(goSpan)
 	case ClickHouse:
 		err = each(clickHouseRow)
+	case JSConsole:
+		for _, s := range spans {
+			inspect(&b, jsSpan(s), "")
+			b.WriteByte('\n')
+		}
 	case ClickHouseParquet:
 		data, err := clickHouseParquet(spans)
 		return [][]byte{data}, err
@@ -339,6 +345,80 @@ func pythonSpan(s *trace.Span) any {
 		{"kind", "SpanKind." + kindName(s.Kind)}, {"parent_id", parent}, {"start_time", iso(s.Start, layout)}, {"end_time", iso(s.End, layout)},
 		{"status", status}, {"attributes", plainAttrs(s.Attrs)}, {"events", events}, {"links", []any{}},
 		{"resource", object{{"attributes", res}, {"schema_url", ""}}},
+	}
+}
+
+// jsSpan has the members that the exporter shows; kinds count from 0 there.
+func jsSpan(s *trace.Span) object {
+	var parent any
+	if s.ParentID != "" {
+		parent = object{{"traceId", s.TraceID}, {"spanId", s.ParentID}, {"traceFlags", 1}, {"traceState", nil}}
+	}
+	res := object{}
+	if s.Resource != nil {
+		res = plainAttrs(s.Resource.Attrs)
+	}
+	status := object{{"code", int(s.Status)}}.unlessEmpty("message", s.StatusMessage)
+	events := []any{}
+	for _, e := range s.Events {
+		at := int64(e.At.Or(0))
+		events = append(events, object{
+			{"name", e.Name}, {"attributes", plainAttrs(e.Attrs)}, {"time", []any{at / 1e9, at % 1e9}}, {"droppedAttributesCount", 0},
+		})
+	}
+	return object{
+		{"resource", object{{"attributes", res}}}, {"instrumentationScope", object{{"name", s.Scope}, {"version", nil}, {"schemaUrl", nil}}},
+		{"traceId", s.TraceID}, {"parentSpanContext", parent}, {"traceState", nil}, {"name", s.Name}, {"id", s.SpanID},
+		{"kind", int(max(s.Kind, trace.KindInternal)) - 1}, {"timestamp", us(s.Start)},
+		{"duration", json.Number(strconv.FormatFloat(float64(s.End.Or(0)-s.Start.Or(0))/1e3, 'f', -1, 64))},
+		{"attributes", plainAttrs(s.Attrs)}, {"status", status}, {"events", events}, {"links", []any{}},
+	}
+}
+
+// inspect writes a value as Node.js shows it.
+func inspect(b *bytes.Buffer, v any, indent string) {
+	switch v := v.(type) {
+	case object:
+		if len(v) == 0 {
+			b.WriteString("{}")
+			return
+		}
+		b.WriteString("{\n")
+		for i, m := range v {
+			key := m.key
+			if strings.ContainsAny(key, ".-/ ") {
+				key = "'" + key + "'"
+			}
+			fmt.Fprintf(b, "%s  %s: ", indent, key)
+			inspect(b, m.value, indent+"  ")
+			if i < len(v)-1 {
+				b.WriteByte(',')
+			}
+			b.WriteByte('\n')
+		}
+		b.WriteString(indent + "}")
+	case []any:
+		b.WriteByte('[')
+		for i, x := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteByte(' ')
+			inspect(b, x, indent+"  ")
+		}
+		b.WriteString(" ]")
+	case string:
+		quote := "'"
+		if strings.Contains(v, "'") {
+			quote = `"`
+		}
+		b.WriteString(quote + strings.NewReplacer(`\`, `\\`, "\n", `\n`, quote, `\`+quote).Replace(v) + quote)
+	case json.RawMessage:
+		b.Write(v)
+	case nil:
+		b.WriteString("undefined")
+	default:
+		fmt.Fprint(b, v)
 	}
 }
 

@@ -113,6 +113,7 @@ func samples() ([]sample, error) {
 		spans("jaeger.json", tight(9, 40), sim.ChildSpans, sim.Encoding{Form: sim.Jaeger}),
 		spans("zipkin.json", chat(10, 40), sim.Gateway, sim.Encoding{Form: sim.Zipkin}),
 		spans("python-console.txt", chat(11, 40), v1, sim.Encoding{Form: sim.PythonConsole}),
+		spans("js-console.txt", chat(15, 40), sim.Gateway, sim.Encoding{Form: sim.JSConsole}),
 		spans("go-console.json", tight(12, 30), sdk, sim.Encoding{Form: sim.GoConsole}),
 		spans("clickhouse.jsonl", chat(13, 60), v1, sim.Encoding{Form: sim.ClickHouse}),
 		spans("clickhouse.parquet", tight(14, 60), sim.ChildSpans, sim.Encoding{Form: sim.ClickHouseParquet}),
