@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -118,6 +120,7 @@ func (r *recorder) run(ctx context.Context) error {
 	if h != nil {
 		r.say("OTLP/HTTP at http://" + h.Addr().String())
 	}
+	r.say(fmt.Sprintf("recording to %s until interrupted", r.folder))
 	if limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, limit)
@@ -206,6 +209,9 @@ func (r *recorder) listen(flag, address string) (net.Listener, error) {
 	}
 	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("--%s: %w (by another collector? port 0 is any that is free)", flag, err)
+		}
 		return nil, fmt.Errorf("--%s: %w", flag, err)
 	}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() {

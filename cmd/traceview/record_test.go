@@ -312,6 +312,23 @@ func TestRecordInterruptedTwice(t *testing.T) {
 	}
 }
 
+// A port that is taken is said with what helps, and nothing is left listening.
+func TestRecordPortTaken(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	var stderr words
+	folder := filepath.Join(t.TempDir(), "out")
+	if s := run(t.Context(), []string{"record", "-o", folder, "--otlp-grpc", ":0", "--otlp-http", l.Addr().String()}, nil, io.Discard, &stderr); s != 1 || !strings.Contains(stderr.String(), "--otlp-http: ") {
+		t.Errorf("status %d: %s", s, stderr.String())
+	}
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("the folder was made")
+	}
+}
+
 // A run whose disk fills up says so, tells clients to come again, and ends with
 // status 1; that is the same for a folder that goes away.
 func TestRecordWriteFails(t *testing.T) {
