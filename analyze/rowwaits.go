@@ -30,9 +30,9 @@ func WaitingTable() *Table {
 		{Name: "request_id", Title: "request", Text: true, Meaning: "the engine's id of the request; null where it has none"},
 		{Name: "cause", Title: "cause", Text: true, Meaning: "why it waited: hold, stall, slots, kv_cache, prefill, step or unknown"},
 		{Name: "start", Title: "from", Unit: UnitTime, Meaning: "begin of the stretch; null where the clock is not unix, as the other instants"},
-		{Name: "end", Title: "to", Unit: UnitTime, Meaning: "the stretch ends before this instant"},
-		{Name: "start_unix_nano", Unit: UnitNanos, Meaning: "start as nanoseconds since 1970-01-01 UTC, for readers that cut timestamps to microseconds"},
-		{Name: "end_unix_nano", Unit: UnitNanos, Meaning: "end, likewise"},
+		{Name: "end", Title: "to", Unit: UnitTime, Meaning: "the stretch ends before this instant; null likewise"},
+		{Name: "start_unix_nano", Unit: UnitNanos, Meaning: "start as nanoseconds since 1970-01-01 UTC, for readers that cut timestamps to microseconds; null as start is"},
+		{Name: "end_unix_nano", Unit: UnitNanos, Meaning: "end, likewise; null as end is"},
 		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "its length, on any clock; a request's stretches add up to its waiting_ns"},
 		flagColumn("hidden", "hidden", "whether the cause is inferred from holders that the data do not show"),
 		flagColumn("avoidable", "avoidable", "whether another replica of the model had no queue and a free slot"),
@@ -58,8 +58,8 @@ func (res *WaitResult) AppendParts(t *Table, i int, r *trace.Request) {
 // class of holder and cause. Its ns add up to all waiting.
 func (res *WaitResult) BlameTable() *Table {
 	t := &Table{Name: "blame", Title: "Who made whom wait", Columns: []Column{
-		{Name: "waiter", Title: "who waited", Text: true, Meaning: "the class of those who waited"},
-		{Name: "holder", Title: "for whom", Text: true, Meaning: "the class of those who held the replica meanwhile; null where nobody did (hold, stall, unknown while nothing ran)"},
+		{Name: "waiter", Title: "who waited", Text: true, Meaning: "the class of those who waited: their values of the keys of --by, joined by a comma; (none) where a request has no value, in quotes what could be taken for that; (all other) joins what is beyond a hundred classes; all where there is no key"},
+		{Name: "holder", Title: "for whom", Text: true, Meaning: "the class of those who held the replica meanwhile, likewise; null where nobody did (hold, stall, unknown while nothing ran)"},
 		{Name: "cause", Title: "cause", Text: true, Meaning: "why they waited"},
 		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "waiting charged"},
 	}}

@@ -116,45 +116,47 @@ func (w *Slot) phaseCells(phases []trace.Phase) (cells []Cell) {
 func windowColumns() []Column {
 	columns := []Column{
 		{Name: "series", Text: true, Meaning: "whose windows: all requests together (all), one replica (replica), or all replicas with few requests where there are too many (rest)"},
-		{Name: "service", Text: true, Meaning: "the replica's service; null where the data do not say; of all, that of the only replica, likewise the next two"},
-		{Name: "model", Text: true, Meaning: "the replica's model"},
-		{Name: "replica", Text: true, Meaning: "the replica of the service"},
+		{Name: "service", Text: true, Meaning: "the replica's service; null where the data do not say; of all requests, that of the only replica, else null"},
+		{Name: "model", Text: true, Meaning: "the replica's model; null likewise"},
+		{Name: "replica", Text: true, Meaning: "the replica of the service; null likewise"},
 		{Name: "window", Key: true, Meaning: "number of the window, from 0; the same in every series"},
 		{Name: "start", Title: "from", Unit: UnitTime, Meaning: "begin of the window; null where the clock is not unix, as the other instants"},
-		{Name: "end", Title: "to", Unit: UnitTime, Meaning: "its end, which is the begin of the next; the last window has its end too"},
-		{Name: "start_unix_nano", Unit: UnitNanos, Meaning: "start as nanoseconds since 1970-01-01 UTC, for readers that cut timestamps to microseconds"},
-		{Name: "end_unix_nano", Unit: UnitNanos, Meaning: "end, likewise"},
-		{Name: "offset_ns", Unit: UnitNanos, Meaning: "begin of the window after that of the first, on any clock"},
+		{Name: "end", Title: "to", Unit: UnitTime, Meaning: "its end, which is the begin of the next; the last window has its end too; null likewise"},
+		{Name: "start_unix_nano", Unit: UnitNanos, Meaning: "start as nanoseconds since 1970-01-01 UTC, for readers that cut timestamps to microseconds; null as start is"},
+		{Name: "end_unix_nano", Unit: UnitNanos, Meaning: "end, likewise; null as end is"},
+		{Name: "offset_ns", Unit: UnitNanos, Meaning: "begin of the window after that of the first, on any clock; null where it is over 292 years"},
 		{Name: "length_ns", Unit: UnitNanos, Meaning: "end − start; the last window may be shorter"},
 		{Name: "arrivals", Title: "arrived", Unit: UnitRequests, Meaning: "requests that arrived in the window"},
 		{Name: "served", Title: "served", Unit: UnitRequests, Meaning: "that ended ok in it"},
 		{Name: "failed", Title: "failed", Unit: UnitRequests, Meaning: "that ended otherwise in it"},
 		{Name: "system_mean", Title: "in the system", Unit: UnitRequests, Float: true, Meaning: "requests arrived and not yet ended, mean over the window; null where it has no length, and, as the next, where more than a twentieth of the requests tell no end"},
-		{Name: "system_max", Title: "most", Unit: UnitRequests, Meaning: "most at once"},
+		{Name: "system_max", Title: "most", Unit: UnitRequests, Meaning: "most at once; null likewise"},
 		{Name: "waiting_mean", Title: "waiting", Unit: UnitRequests, Float: true, Meaning: "of these waiting, likewise; null where no source tells"},
 		{Name: "waiting_max", Title: "most", Unit: UnitRequests, Meaning: "most at once; null where no source tells"},
 		{Name: "running_mean", Title: "running", Unit: UnitRequests, Float: true, Meaning: "of these in prefill or decode, likewise; null where no source tells"},
 		{Name: "running_max", Title: "most", Unit: UnitRequests, Meaning: "most at once; null where no source tells"},
 		{Name: "engine_readings", Title: "readings", Unit: "readings", Meaning: "statements of engines about their own state; null, as the next five, where none stands in the window"},
-		{Name: "engine_waiting_mean", Title: "waiting", Unit: UnitRequests, Float: true, Meaning: "waiting as engines state it, each reading standing until the next"},
+		{Name: "engine_waiting_mean", Title: "waiting", Unit: UnitRequests, Float: true, Meaning: "waiting as engines state it, each reading standing until the next; null likewise"},
 		{Name: "engine_waiting_max", Title: "most", Unit: UnitRequests, Meaning: "the most stated; null over several engines"},
-		{Name: "engine_running_mean", Title: "running", Unit: UnitRequests, Float: true, Meaning: "running as engines state it"},
+		{Name: "engine_running_mean", Title: "running", Unit: UnitRequests, Float: true, Meaning: "running as engines state it; null likewise"},
 		{Name: "engine_running_max", Title: "most", Unit: UnitRequests, Meaning: "the most stated; null over several engines"},
-		{Name: "engine_kv_usage_max_share", Title: "KV most", Unit: UnitShare, Meaning: "the most of the KV cache in use, as engines state it; over several engines the fullest's"},
+		{Name: "engine_kv_usage_max_share", Title: "KV most", Unit: UnitShare, Meaning: "the most of the KV cache in use, as engines state it; over several engines the fullest's; null likewise"},
 	}
 	for i, name := range windowPhases() {
-		meaning := "as in the phase table, of the time that falls into the window"
+		meaning := "as in the phase table, of the time that falls into the window; null likewise"
 		if i == 0 {
-			meaning += "; null, as the others, where no request has time in it. The phases, the sets, other_sets_ns and unattributed_ns add up over all windows to the phase table's"
+			meaning = "as in the phase table, of the time that falls into the window; null where no request of the input has such time. The phases, the sets, other_sets_ns and unattributed_ns add up over all windows to the phase table's"
 		}
 		columns = append(columns, Column{Name: name, Unit: UnitNanos, Meaning: meaning})
 	}
 	for _, k := range windowKinds {
-		columns = append(columns, Column{Name: k.String() + "_ns", Unit: UnitNanos, Meaning: "as in the phase table, of the time that falls into the window"})
+		columns = append(columns, Column{Name: k.String() + "_ns", Unit: UnitNanos, Meaning: "as in the phase table, of the time that falls into the window; null likewise"})
 	}
 	for i, c := range Causes() {
 		meaning := "waiting with cause " + c.String() + " that falls into the window"
-		if i == 0 {
+		if i > 0 {
+			meaning += "; null likewise"
+		} else {
 			meaning += ". The causes add up to waiting_ns; all are null where it is"
 		}
 		columns = append(columns, Column{Name: CauseColumn(c), Unit: UnitNanos, Meaning: meaning})

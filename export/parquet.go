@@ -396,20 +396,20 @@ func repetition(i int) int { return min(i, 1) }
 var parquetColumns = []requestColumn{
 	idColumn("request_id", "the engine's id of the request; null where it has none", func(r *requestRow) (string, bool) { return given(r.ID) }),
 	idColumn("trace_id", "the trace, lower-case hexadecimal; null where there is none", func(r *requestRow) (string, bool) { return given(r.TraceID) }),
-	textColumn("source", "how the input was written: otlp-json, vllm-log, …", func(r *requestRow) (string, bool) { return given(r.Source.Format) }),
-	textColumn("engine", "who wrote it: vllm-v1, …", func(r *requestRow) (string, bool) { return given(r.Source.Engine) }),
+	textColumn("source", "how the input was written: otlp-json, vllm-log, …; null where not known", func(r *requestRow) (string, bool) { return given(r.Source.Format) }),
+	textColumn("engine", "who wrote it: vllm-v1, …; null where not known", func(r *requestRow) (string, bool) { return given(r.Source.Engine) }),
 	textColumn("service", "the service; null where the data do not say", func(r *requestRow) (string, bool) { return given(r.Service) }),
 	textColumn("replica", "the replica of the service; null where the data do not say", func(r *requestRow) (string, bool) { return given(r.Replica) }),
 	textColumn("model", "the model; null where the data do not say", func(r *requestRow) (string, bool) { return given(r.Model) }),
 	textColumn("outcome", "ok, error, aborted, rejected or incomplete", func(r *requestRow) (string, bool) { return r.Outcome.String(), true }),
-	textColumn("finish_reason", "why generation ended, in the source's words", func(r *requestRow) (string, bool) { return given(r.FinishReason) }),
+	textColumn("finish_reason", "why generation ended, in the source's words; null where it does not say", func(r *requestRow) (string, bool) { return given(r.FinishReason) }),
 
 	timeColumn("arrival", "the outermost observed service received the request; this and the other instants are null where not known and where the clock is not unix", func(r *requestRow) trace.Instant { return r.Arrival }),
-	timeColumn("queued", "it entered the engine's queue", func(r *requestRow) trace.Instant { return r.Queued }),
-	timeColumn("scheduled", "the scheduler first gave it work", func(r *requestRow) trace.Instant { return r.Scheduled }),
-	timeColumn("first_token", "the first output token existed", func(r *requestRow) trace.Instant { return r.FirstToken }),
-	timeColumn("last_token", "the last output token existed", func(r *requestRow) trace.Instant { return r.LastToken }),
-	timeColumn("completed", "the outermost observed service was done", func(r *requestRow) trace.Instant { return r.Completed }),
+	timeColumn("queued", "it entered the engine's queue; null likewise", func(r *requestRow) trace.Instant { return r.Queued }),
+	timeColumn("scheduled", "the scheduler first gave it work; null likewise", func(r *requestRow) trace.Instant { return r.Scheduled }),
+	timeColumn("first_token", "the first output token existed; null likewise", func(r *requestRow) trace.Instant { return r.FirstToken }),
+	timeColumn("last_token", "the last output token existed; null likewise", func(r *requestRow) trace.Instant { return r.LastToken }),
+	timeColumn("completed", "the outermost observed service was done; null likewise", func(r *requestRow) trace.Instant { return r.Completed }),
 	intColumn("arrival_unix_nano", "ns", "arrival as nanoseconds since 1970-01-01 UTC, for readers that cut timestamps to microseconds; null as arrival is", func(r *requestRow) (int64, bool) {
 		t, ok := r.Arrival.Get()
 		return int64(t), ok && r.Clock == trace.ClockUnix
@@ -424,26 +424,26 @@ var parquetColumns = []requestColumn{
 		return int64(d), ok
 	}),
 	setColumn(trace.Arrival, "received, not yet queued. Phases and sets are null where the source claims nothing for them, and 0 where a claim comes to nothing"),
-	setColumn(trace.Queueing, "in the engine's queue before it first got work"),
-	setColumn(trace.Prefill, "from scheduled to the first token"),
+	setColumn(trace.Queueing, "in the engine's queue before it first got work; null likewise"),
+	setColumn(trace.Prefill, "from scheduled to the first token; null likewise"),
 	setColumn(trace.Decode, "from the first token to the last, less preempted; with preempted_ns null an upper bound"),
-	setColumn(trace.Preempted, "pushed back to the queue until resumed"),
-	setColumn(trace.Transfer, "KV cache on its way between engines"),
-	setColumn(trace.Completion, "after the last token: detokenising, streaming, network"),
-	setColumn(frontend, "arrival or completion: the source does not split them"),
-	setColumn(queueingPrefill, "queueing or prefill: the source does not split them"),
-	setColumn(prefillDecode, "prefill or decode: the source does not split them"),
+	setColumn(trace.Preempted, "pushed back to the queue until resumed; null likewise"),
+	setColumn(trace.Transfer, "KV cache on its way between engines; null likewise"),
+	setColumn(trace.Completion, "after the last token: detokenising, streaming, network; null likewise"),
+	setColumn(frontend, "arrival or completion: the source does not split them; null likewise"),
+	setColumn(queueingPrefill, "queueing or prefill: the source does not split them; null likewise"),
+	setColumn(prefillDecode, "prefill or decode: the source does not split them; null likewise"),
 	intColumn(analyze.PhaseColumn(trace.Unattributed), "ns", "what the source leaves unexplained; null where no instant is known", func(r *requestRow) (int64, bool) {
 		return int64(r.b.Unattributed), r.extent
 	}),
 	kindColumn("waiting_ns", "queueing + preempted and sets of them; null where none is told, and without those that are not", trace.Waiting),
-	kindColumn("compute_ns", "prefill + decode and sets of them, likewise", trace.Compute),
-	kindColumn("overhead_ns", "arrival + transfer + completion and sets of them, likewise", trace.Overhead),
+	kindColumn("compute_ns", "prefill + decode and sets of them; null likewise", trace.Compute),
+	kindColumn("overhead_ns", "arrival + transfer + completion and sets of them; null likewise", trace.Overhead),
 	intColumn("overlap_ns", "ns", "claimed again beyond the first time; this and the next two are beside e2e_ns, not part of it, and null where no instant is known", func(r *requestRow) (int64, bool) {
 		return int64(r.b.Overlap), r.extent
 	}),
-	intColumn("outside_ns", "ns", "claimed before arrival or after the end", func(r *requestRow) (int64, bool) { return int64(r.b.Outside), r.extent }),
-	intColumn("conflict_ns", "ns", "part of the phases' time on which claims had nothing in common", func(r *requestRow) (int64, bool) { return int64(r.b.Conflict), r.extent }),
+	intColumn("outside_ns", "ns", "claimed before arrival or after the end; null likewise", func(r *requestRow) (int64, bool) { return int64(r.b.Outside), r.extent }),
+	intColumn("conflict_ns", "ns", "part of the phases' time on which claims had nothing in common; null likewise", func(r *requestRow) (int64, bool) { return int64(r.b.Conflict), r.extent }),
 	scalar(ColumnDoc{"tpot_ns", "double", "ns", "(last token − first token) / (output tokens − 1); null below two tokens"}, parquet.Leaf(parquet.DoubleType), func(r *requestRow) (parquet.Value, bool) {
 		v, ok := r.TPOT().Get()
 		return parquet.DoubleValue(v), ok && !math.IsNaN(v) && !math.IsInf(v, 0)
@@ -454,7 +454,7 @@ var parquetColumns = []requestColumn{
 	countColumn("output_tokens", "tokens", "tokens produced; null where not reported", func(r *requestRow) trace.Opt[int] { return r.Output }),
 	countColumn("max_tokens", "tokens", "tokens allowed to be produced; null where not reported", func(r *requestRow) trace.Opt[int] { return r.MaxTokens }),
 	countColumn("preemptions", "times", "how often it was pushed back; null where not reported", func(r *requestRow) trace.Opt[int] { return r.Preemptions }),
-	intColumn("resolution_ns", "ns", "the coarsest clock step behind the row's instants: no finer digit means anything", func(r *requestRow) (int64, bool) {
+	intColumn("resolution_ns", "ns", "the coarsest clock step behind the row's instants: no finer digit means anything; null where not known", func(r *requestRow) (int64, bool) {
 		return int64(r.Resolution), r.Resolution > 0
 	}),
 	textColumn("clock", "unix, monotonic, relative or unknown; instants of different clocks do not compare", func(r *requestRow) (string, bool) { return r.Clock.String(), true }),
@@ -471,13 +471,13 @@ var parquetColumns = []requestColumn{
 		parquet.Map(parquet.Encoded(parquet.String(), &parquet.RLEDictionary), parquet.Int(64)), 2, putOtherSets},
 
 	causeColumn(analyze.CauseHold, "waited while nothing ran. The causes add up to waiting_ns; all are null where it is, and where causes were not asked for"),
-	causeColumn(analyze.CauseStall, "waited while requests ran and nothing progressed"),
-	causeColumn(analyze.CauseSlots, "waited because all slots were taken"),
-	causeColumn(analyze.CauseKVCache, "waited because the next request did not fit into memory"),
-	causeColumn(analyze.CausePrefill, "waited because other prompts held the step"),
-	causeColumn(analyze.CauseStep, "waited for the step in flight to end; nothing was full"),
-	causeColumn(analyze.CauseUnknown, "waited for a cause that cannot be shown"),
-	intColumn("avoidable_ns", "ns", "of waiting_ns, at instants at which another replica of the model had no queue and a free slot", func(r *requestRow) (int64, bool) {
+	causeColumn(analyze.CauseStall, "waited while requests ran and nothing progressed; null likewise"),
+	causeColumn(analyze.CauseSlots, "waited because all slots were taken; null likewise"),
+	causeColumn(analyze.CauseKVCache, "waited because the next request did not fit into memory; null likewise"),
+	causeColumn(analyze.CausePrefill, "waited because other prompts held the step; null likewise"),
+	causeColumn(analyze.CauseStep, "waited for the step in flight to end; nothing was full; null likewise"),
+	causeColumn(analyze.CauseUnknown, "waited for a cause that cannot be shown; null likewise"),
+	intColumn("avoidable_ns", "ns", "of waiting_ns, at instants at which another replica of the model had no queue and a free slot; null likewise", func(r *requestRow) (int64, bool) {
 		if r.why == nil || !r.kind(trace.Waiting).told {
 			return 0, false
 		}

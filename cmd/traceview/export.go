@@ -407,14 +407,25 @@ func (e *exporter) profile() (st *analyze.Stacks, err error) {
 	return st, nil
 }
 
-// schema says what the tables of a folder are.
-func (e *exporter) schema() []export.SchemaOf {
+// tableDocs says what the tables of a folder are, whatever the input.
+func tableDocs() []export.SchemaOf {
 	return []export.SchemaOf{
 		{File: "phases.parquet", Meaning: "One row a request, in the order of the input. The phases, the sets, `other_sets_ns` and `unattributed_ns` (null as 0) add up to `e2e_ns`; the causes add up to `waiting_ns`.", Columns: export.ParquetColumns()},
-		{File: "waiting.parquet", Meaning: "One row a stretch of one request's waiting that has one cause.", Columns: export.TableColumns(e.waiting)},
-		{File: "blame.parquet", Meaning: "The waiting as charged to those who held the replica meanwhile. Classes are values of " + classes(e.why.By) + "; charged by " + weighting(e.why.Weighting) + ". `ns` adds up to all waiting.", Columns: export.TableColumns(e.why.BlameTable())},
-		{File: "timeline.parquet", Meaning: "One row a window of time of each series: all requests, and each replica. Times by phase and by cause are cut at the borders of windows and add up to those of phases.parquet.", Columns: export.TableColumns(e.series)},
+		{File: "waiting.parquet", Meaning: "One row a stretch of one request's waiting that has one cause.", Columns: export.TableColumns(analyze.WaitingTable())},
+		{File: "blame.parquet", Meaning: "The waiting as charged to those who held the replica meanwhile. `ns` adds up to all waiting.", Columns: export.TableColumns((&analyze.WaitResult{}).BlameTable())},
+		{File: "timeline.parquet", Meaning: "One row a window of time of each series: all requests, and each replica. Times by phase and by cause are cut at the borders of windows and add up to those of phases.parquet.", Columns: export.TableColumns((&analyze.WindowResult{}).Table())},
 	}
+}
+
+// schema says what the tables of a folder are, and what this run's classes are.
+func (e *exporter) schema() []export.SchemaOf {
+	docs := tableDocs()
+	for i := range docs {
+		if docs[i].File == "blame.parquet" {
+			docs[i].Meaning += " Classes are values of " + classes(e.why.By) + "; charged by " + weighting(e.why.Weighting) + "."
+		}
+	}
+	return docs
 }
 
 func weighting(w string) string {
