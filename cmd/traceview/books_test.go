@@ -274,6 +274,8 @@ func readTable(t *testing.T, folder, name string) (rows []map[string]any) {
 					case len(path) > 1 || v.IsNull():
 					case v.Kind() == parquet.Int64:
 						m[path[0]] = v.Int64()
+					case v.Kind() == parquet.Double:
+						m[path[0]] = v.Double()
 					case v.Kind() == parquet.Boolean:
 						m[path[0]] = v.Boolean()
 					case v.Kind() == parquet.ByteArray:

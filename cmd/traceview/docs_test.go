@@ -41,13 +41,16 @@ var generated = map[string]func() string{
 		}
 		return t.String()
 	},
-	"columns": func() string {
-		t := newMarkdown("Column", "Type", "Unit", "Meaning")
-		for _, c := range export.ParquetColumns() {
-			t.row("`"+c.Name+"`", c.Type, c.Unit, c.Meaning)
-		}
-		return t.String()
-	},
+	"columns":        func() string { return columnsOf("phases.parquet") },
+	"table waiting":  func() string { return columnsOf("waiting.parquet") },
+	"table blame":    func() string { return columnsOf("blame.parquet") },
+	"table timeline": func() string { return columnsOf("timeline.parquet") },
+
+	"request of vllm-v1":     func() string { return requestOf("vllm-v1.jsonl", "cmpl-5f7ee97b4b8b9536-0") },
+	"request of gateway":     func() string { return requestOf("gateway.jsonl.gz", "cmpl-4cc14b7d3d46619b-0") },
+	"request of child-spans": func() string { return requestOf("child-spans.pb", "cmpl-be61e84a7d45bdcd-0") },
+	"request of vllm-log":    func() string { return requestOf("vllm-0.10.log", "chatcmpl-2c255cac878803d9") },
+
 	"metrics": func() string {
 		t := newMarkdown("Figure", "Unit", "Definition")
 		for _, m := range analyze.Metrics {
@@ -69,6 +72,19 @@ var generated = map[string]func() string{
 		}
 		return t.String()
 	},
+}
+
+// columnsOf describes the columns of a table of a folder, as its schema.md does.
+func columnsOf(file string) string {
+	t := newMarkdown("Column", "Type", "Unit", "Meaning")
+	for _, d := range tableDocs() {
+		for _, c := range d.Columns {
+			if d.File == file {
+				t.row("`"+c.Name+"`", c.Type, c.Unit, c.Meaning)
+			}
+		}
+	}
+	return t.String()
 }
 
 type markdown struct{ strings.Builder }
