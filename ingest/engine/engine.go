@@ -8,9 +8,15 @@
 // A span that an engine writes for each request (by name, by its latency
 // attributes, or by scheduler events), and any span with prefill or decode
 // spans below it. Of nested ones the innermost counts. A trace without any
-// gives one request for each outermost server span, with its length alone.
+// gives its callers' spans of calls to a model, with what the caller saw; without
+// those one request for each outermost server span, with its length alone.
 // Client and server spans above a request give its arrival and end, as long as
-// all requests below them are that one or samples of it.
+// all requests below them are that one or samples of it; an HTTP server's span
+// beside a request's, of the same process, is taken for one above it where no
+// other was under way. A layer between caller and engine (Dynamo, llm-d, Ray
+// Serve, LiteLLM, Envoy AI Gateway) is a request of its own only where nothing
+// of an engine is below it; where its spans say that a request waits in front of
+// the engine, that is queueing.
 //
 // Of a request that ran on a prefill and a decode engine, both engines' spans
 // are one request: the first gives arrival and prefill, the second the rest,
@@ -31,7 +37,8 @@
 // # Replicas
 //
 // Replica is the resource's service.instance.id, else k8s.pod.name, else
-// host.name. vllm.process_id is no replica: one vLLM deployment may run several
+// host.name; of SGLang without these the scheduler's host and process, of Dynamo
+// the worker's instance. vllm.process_id is no replica: one vLLM deployment may run several
 // API servers before the same engine, each with a process of its own; it stays
 // among the attributes. The SDK's default service name, unknown_service, counts
 // as not in the data.

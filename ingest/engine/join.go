@@ -268,7 +268,7 @@ func (b *Builder) close() {
 		l, n := &links[i], nodes[i]
 		l.owner = -1
 		if p := l.parent; p >= 0 {
-			l.owner, l.covered = links[p].owner, links[p].covered || nodes[p].batch
+			l.owner, l.covered = links[p].owner, links[p].covered || nodes[p].apart
 			l.served = links[p].served || nodes[p].kind == trace.KindServer
 			l.half = links[p].half
 			if l.odd == "" {
@@ -278,7 +278,7 @@ func (b *Builder) close() {
 		if n.half != noHalf {
 			l.half = n.half
 		}
-		l.covered = l.covered || n.batch
+		l.covered = l.covered || n.apart
 		if l.covered {
 			l.nested = n.engine != "" && n.hasLatency()
 			n.engine, n.phase = "", 0

@@ -339,6 +339,12 @@ func TestClients(t *testing.T) {
 		" genai-client ok arrival=0 end=5 | unattributed=5 | phase-too-long")
 }
 
+// A cache's own work is no request.
+func TestLMCache(t *testing.T) {
+	root := with(mk(nil, "lmcache", "mp.retrieve", internal, 0, 1, "session_id", "a"), scope("lmcache_mp.server"))
+	check(t, run(Options{}, root, mk(root, "lmcache", "decode", internal, 0, 1)))
+}
+
 // A hundred thousand spans of one trace take no more than some seconds, whatever
 // they are: nothing looks at all of them for each.
 func TestManyInOneTrace(t *testing.T) {

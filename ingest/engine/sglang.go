@@ -120,6 +120,8 @@ func (b *Builder) readSGLangSpan(n *node, s *trace.Span) {
 			n.half = prefillHalf
 		case strings.HasPrefix(name, "decode"):
 			n.half = decodeHalf
+		case strings.HasPrefix(name, "router"):
+			n.engine = "" // the load balancer of 2025, beside the two engines
 		}
 		return
 	}

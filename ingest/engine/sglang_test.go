@@ -153,6 +153,11 @@ func TestSGLangHalves(t *testing.T) {
 	room := sgl(nil, "Bootstrap Room 0x5f3b", 0, 9)
 	check(t, run(Options{}, append(halves("", room), room)...), want)
 
+	// With the load balancer of 2025 beside them.
+	room = sgl(nil, "Bootstrap Room 0x5f3c", 0, 9)
+	lb := sgl(room, "router Req 5f3c", 0, 9, "rid", "5f3c")
+	check(t, run(Options{}, append(halves("", room), room, lb, sgl(lb, "mini_lb_launch", 0, 0.1), sgl(lb, "wait_pd_finish", 0.1, 9))...), want)
+
 	// Two requests under one parent are told apart by their rooms.
 	agent := sgl(nil, "agent", 0, 20)
 	check(t, run(Options{}, append(append(halves("0x1", agent), halves("0x2", agent)...), agent)...), want, want)

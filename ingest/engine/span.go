@@ -33,7 +33,7 @@ type node struct {
 	outer  bool        // can give arrival and completion: HTTP, RPC or a gateway
 	half   half        // which of a request's two engines it speaks for
 	gate   *gateSpan   // of a span in front of the engine on which a request may wait
-	batch  bool        // the span of a batch, which is no request
+	apart  bool        // it and what is below it are no request: a batch, a cache's own work
 	sgl    *sglSpan    // these: what only that writer's spans have
 	triton *tritonSpan
 	tgi    *tgiSpan
@@ -184,6 +184,9 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		// engines' queues too.
 		readLLMDSpan(n, s)
 		return
+	case n.scope == lmcacheScope:
+		n.apart = true
+		return
 	case n.engine == "" && !proxied:
 		n.phase = phaseNames[strings.ToLower(n.name)]
 	}
@@ -196,6 +199,10 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 		readClientSpan(n, s)
 	}
 }
+
+// lmcacheScope is of LMCache's server, which writes mp.store, mp.retrieve and
+// mp.lookup_prefetch in traces of their own.
+const lmcacheScope = "lmcache_mp.server"
 
 // byName are the readers of spans that have one name with all who write them.
 var byName = map[string]func(*node, *trace.Span){

@@ -32,7 +32,7 @@ type tgiSpan struct {
 // request.
 func readTGISpan(n *node, s *trace.Span) {
 	if n.name == "batch" {
-		_, n.batch = s.Attr("batch_size")
+		_, n.apart = s.Attr("batch_size")
 		return
 	}
 	_, total := s.Attr("total_time")

@@ -250,3 +250,120 @@ func VisibleClients(rs []*trace.Request) []*trace.Request {
 		return true
 	})
 }
+
+// Instrumented writes requests as "opentelemetry-instrument vllm serve" does: the
+// HTTP server's span beside V1's, both below a caller's span that is not in the
+// input. Only requests that were served are there.
+func Instrumented(rs []*trace.Request) []*trace.Span {
+	var spans []*trace.Span
+	res := resources{}
+	for _, r := range served(rs) {
+		from, to := inside(r)
+		caller := childID(r, 9)
+		s := layer(r, 0, caller, "POST /v1/completions", trace.KindServer, res.of(r.Service, r.Replica, nil), r.Arrival.At, r.Completed.At,
+			append([]trace.Attr{text("http.route", "/v1/completions")}, r.Attrs...)...)
+		s.Scope = "opentelemetry.instrumentation.fastapi"
+		spans = append(spans, v1(r, VLLM{}, res, from, to, caller), s)
+	}
+	return spans
+}
+
+// VisibleInstrumented returns what [Instrumented] lets be known: as for Gateway.
+func VisibleInstrumented(rs []*trace.Request) []*trace.Request { return VisibleGateway(served(rs)) }
+
+// RayServe writes requests as Ray Serve does around V1: the proxy's span, its
+// route to a replica, and the replica's, for which the request waits.
+func RayServe(rs []*trace.Request) []*trace.Span {
+	var spans []*trace.Span
+	res := resources{}
+	for _, r := range served(rs) {
+		from, to := inside(r)
+		ray := res.of("ray-serve", "proxy-0", nil)
+		proxy := layer(r, 0, "", "proxy_http_request", trace.KindServer, ray, r.Arrival.At, r.Completed.At)
+		route := layer(r, 2, proxy.SpanID, "proxy_route_to_replica", trace.KindServer, ray, part(r.Arrival.At, from, 1, 4), r.Completed.At)
+		replica := layer(r, 3, route.SpanID, "handle_request_streaming", trace.KindInternal, ray, part(r.Arrival.At, from, 3, 4), r.Completed.At)
+		spans = append(spans, proxy, route, replica, v1(r, VLLM{}, res, from, to, replica.SpanID))
+	}
+	return spans
+}
+
+// VisibleRayServe returns what [RayServe] lets be known: as for Gateway, and the
+// wait for the replica.
+func VisibleRayServe(rs []*trace.Request) []*trace.Request {
+	return visible(served(rs), func(v *trace.Request) bool {
+		a := v.Arrival.At
+		from, to := inside(v)
+		chain(v, from, to)
+		hide(v, VLLM{})
+		v.Intervals = append(v.Intervals,
+			trace.Interval{Phase: trace.Arrival, Basis: trace.Measured, Start: a, End: part(a, from, 1, 4)},
+			trace.Interval{Phase: trace.Queueing, Basis: trace.Derived, Start: part(a, from, 1, 4), End: part(a, from, 3, 4)},
+			trace.Interval{Phase: trace.Arrival, Basis: trace.Measured, Start: part(a, from, 3, 4), End: wall(from)},
+			trace.Interval{Phase: trace.Completion, Basis: trace.Measured, Start: to, End: v.Completed.At})
+		return true
+	})
+}
+
+// LiteLLM writes requests as LiteLLM's proxy does (second generation): the
+// server's span, and the call below it with the time to the first chunk. Only
+// requests that were served are there.
+func LiteLLM(rs []*trace.Request) []*trace.Span {
+	var spans []*trace.Span
+	res := resources{}
+	for _, r := range served(rs) {
+		from, to := inside(r)
+		proxy := res.of("litellm-proxy", "litellm-0", nil)
+		s := layer(r, 0, "", "POST /v1/chat/completions", trace.KindServer, proxy, r.Arrival.At, r.Completed.At, text("http.route", "/v1/chat/completions"))
+		call := layer(r, 1, s.SpanID, "chat "+r.Model, trace.KindClient, proxy, from, to, append([]trace.Attr{
+			text("gen_ai.operation.name", "chat"), text("gen_ai.request.model", r.Model), text("gen_ai.response.id", r.ID), text("litellm.call_id", r.ID),
+			seconds("gen_ai.response.time_to_first_chunk", r.FirstToken.At.Sub(from))}, counts(r)...)...)
+		call.SpanID = r.SpanID
+		spans = append(spans, s, layer(r, 2, s.SpanID, "auth /v1/chat/completions", trace.KindInternal, proxy, r.Arrival.At, part(r.Arrival.At, from, 1, 2)), call)
+	}
+	return spans
+}
+
+// VisibleLiteLLM returns what [LiteLLM] lets be known: the proxy's own time
+// before and after the call, and the first token as it saw it.
+func VisibleLiteLLM(rs []*trace.Request) []*trace.Request {
+	return visible(served(rs), func(v *trace.Request) bool {
+		from, to := inside(v)
+		v.Intervals = []trace.Interval{
+			{Phase: trace.Arrival, Basis: trace.Measured, Start: v.Arrival.At, End: from},
+			{Phase: trace.Completion, Basis: trace.Measured, Start: to, End: v.Completed.At},
+		}
+		model := v.Model
+		hide(v, VLLM{})
+		v.Model, v.Service, v.Replica = model, "litellm-proxy", "litellm-0"
+		return true
+	})
+}
+
+// Envoy writes requests as Envoy AI Gateway does, by OpenInference's
+// conventions; its event of the first token comes with the last. Only requests
+// that were served are there.
+func Envoy(rs []*trace.Request) []*trace.Span {
+	var spans []*trace.Span
+	res := resources{}
+	for _, r := range served(rs) {
+		s := layer(r, 0, "", "ChatCompletion", trace.KindInternal, res.of("ai-gateway-extproc", "envoy-0", nil), r.Arrival.At, r.Completed.At,
+			text("openinference.span.kind", "LLM"), text("llm.system", "openai"), text("gen_ai.request.model", r.Model), text("gen_ai.response.id", r.ID),
+			trace.Attr{Key: "llm.token_count.prompt", Value: trace.IntValue(int64(r.Input.Or(0)))},
+			trace.Attr{Key: "llm.token_count.completion", Value: trace.IntValue(int64(r.Output.Or(0)))})
+		s.SpanID, s.Scope = r.SpanID, "envoyproxy/ai-gateway"
+		spans = append(spans, stages(s, "First Token Stream Event", r.Completed.At.Add(-time.Microsecond)))
+	}
+	return spans
+}
+
+// VisibleEnvoy returns what [Envoy] lets be known: the length, and no first
+// token.
+func VisibleEnvoy(rs []*trace.Request) []*trace.Request {
+	return visible(served(rs), func(v *trace.Request) bool {
+		model := v.Model
+		hide(v, VLLM{})
+		v.Intervals, v.FirstToken, v.MaxTokens = nil, trace.Instant{}, trace.Opt[int]{}
+		v.Model, v.Service, v.Replica = model, "ai-gateway-extproc", "envoy-0"
+		return true
+	})
+}
