@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"math"
 	"math/bits"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/traceview/traceview/trace"
 )
@@ -551,31 +554,33 @@ func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 	ws.classify(res)
 	unplaced := ws.group(res)
 	ws.share(res.work)
-	for _, p := range res.work {
-		p.prepare(ws.statedLimits(p, len(res.work) == 1))
-	}
+	alone := len(res.work) == 1
+	inParallel(len(res.work), func(i int) {
+		p := res.work[i]
+		p.prepare(ws.statedLimits(p, alone))
+	})
 	freeSpells(res.work)
 
 	var sum [causeCount]causeSum
 	cells := map[blameKey]int64{}
 	overtaken := make([]Overtaken, len(ws.classNames))
-	for _, p := range res.work {
-		p.explain(ws.opts.Equal)
-		mine := map[blameKey]int64{}
-		for _, c := range p.blame.close(res.charges) {
-			k := blameKey{c.waiter, c.holder, c.cause}
-			mine[k] += c.ns
-			cells[k] += c.ns
+	told := make([]telling, len(res.work))
+	inParallel(len(res.work), func(i int) { told[i] = res.work[i].tell(res.charges) })
+	for i, p := range res.work {
+		for k, ns := range told[i].cells {
+			cells[k] += ns
 		}
-		p.overtaking(overtaken)
+		for c, o := range told[i].overtaken {
+			overtaken[c].Requests += o.Requests
+			overtaken[c].NS += o.NS
+		}
 		if ws.opts.OverTime {
-			res.OverTime.add(p.changes())
+			res.OverTime.add(told[i].changes, told[i].tests)
 		}
-		res.Replicas = append(res.Replicas, p.result(ws.matrix(mine)))
+		res.Replicas = append(res.Replicas, told[i].replica)
 		for c := range sum {
 			sum[c].add(p.sum[c])
 		}
-		p.free, p.blame, p.stretches, p.decodes, p.tl = nil, nil, nil, nil, nil
 	}
 	res.OverTime.sort()
 	for _, i := range unplaced {
@@ -614,6 +619,49 @@ func (ws *Waits) result(asked func(i int) bool) *WaitResult {
 	}
 	ws.holders(res)
 	return res
+}
+
+// telling is what one replica tells.
+type telling struct {
+	replica   ReplicaWaits
+	cells     map[blameKey]int64
+	overtaken []Overtaken // by class
+	changes   []Change
+	tests     []ChangeTest
+}
+
+// tell explains the waiting of one replica and adds what its requests are
+// charged to their charges, which are no other replica's. What only that needs
+// is let go.
+func (p *replicaWork) tell(charges []int64) telling {
+	p.explain(p.ws.opts.Equal)
+	t := telling{cells: map[blameKey]int64{}, overtaken: make([]Overtaken, len(p.ws.classNames))}
+	for _, c := range p.blame.close(charges) {
+		t.cells[blameKey{c.waiter, c.holder, c.cause}] += c.ns
+	}
+	p.overtaking(t.overtaken)
+	if p.ws.opts.OverTime {
+		t.changes, t.tests = p.changes()
+	}
+	t.replica = p.result(p.ws.matrix(t.cells))
+	p.free, p.blame, p.stretches, p.decodes, p.tl = nil, nil, nil, nil, nil
+	return t
+}
+
+// inParallel calls do with each number below n, on all cores.
+func inParallel(n int, do func(i int)) {
+	var (
+		next atomic.Int64
+		all  sync.WaitGroup
+	)
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		all.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // Parts returns the waiting of the i-th request that was added, in order. The
