@@ -155,6 +155,7 @@ func (run *run) release() bool {
 
 // span takes note of a request that spans tell of.
 func (g *logs) span(r *trace.Request) {
+	// The texts may be slices of a whole record.
 	p := place{r.Service, r.Replica}
 	n, ok := g.index[p]
 	switch {
@@ -166,7 +167,8 @@ func (g *logs) span(r *trace.Request) {
 			g.index, g.ids = map[place]int32{}, map[string]seen{}
 		}
 		n = int32(len(g.places))
-		g.places, g.models, g.index[p] = append(g.places, p), append(g.models, r.Model), n
+		p = place{strings.Clone(r.Service), strings.Clone(r.Replica)}
+		g.places, g.models, g.index[p] = append(g.places, p), append(g.models, strings.Clone(r.Model)), n
 	case g.models[n] != r.Model:
 		g.models[n] = ""
 	}
@@ -182,7 +184,7 @@ func (g *logs) span(r *trace.Request) {
 		s = seen{r.Arrival.At, n, 0}
 	}
 	s.n++
-	g.ids[r.ID] = s
+	g.ids[strings.Clone(r.ID)] = s
 }
 
 // server is one that logs tell of.
@@ -193,6 +195,8 @@ type server struct {
 	label   string // the name that stands for it, likewise, where one is needed
 	engines map[string]bool
 	joined  map[int32]int // requests that spans of a place tell of too
+	left    int           // requests that they do not
+	states  bool          // it says something of its engines
 
 	place    int32            // the replica of the spans that it is; -1: not known
 	several  bool             // it shares the place, or has several engines
@@ -252,6 +256,10 @@ func (run *run) settle() {
 	g.resume(of)
 	for _, l := range g.held {
 		run.join(l, of)
+		for _, r := range l.requests {
+			s, _ := g.of(of, l, r.Replica)
+			s.left++
+		}
 	}
 	run.place(servers)
 	run.name(servers)
@@ -315,7 +323,7 @@ func (g *logs) servers() map[logKey]*server {
 	of := map[logKey]*server{}
 	parts := map[string][]*logged{}
 	var stems []string
-	add := func(l *logged, replica string) {
+	add := func(l *logged, replica string) *server {
 		container, engine := engineOf(replica)
 		k := logKey{container: container}
 		if container == "" {
@@ -336,16 +344,17 @@ func (g *logs) servers() map[logKey]*server {
 		if engine != "" {
 			s.engines[engine] = true
 		}
+		return s
 	}
 	for _, l := range g.held {
 		for _, r := range l.requests {
 			add(l, r.Replica)
 		}
 		for _, r := range l.readings {
-			add(l, r.Replica)
+			add(l, r.Replica).states = true
 		}
 		for _, t := range l.limits {
-			add(l, t.Replica)
+			add(l, t.Replica).states = true
 		}
 	}
 	for _, name := range stems {
@@ -363,6 +372,7 @@ func (g *logs) servers() map[logKey]*server {
 		for _, l := range files[1:] {
 			s := of[logKey{file: l.file}]
 			maps.Copy(first.engines, s.engines)
+			first.states = first.states || s.states
 			of[logKey{file: l.file}] = first
 		}
 	}
@@ -491,7 +501,7 @@ func (run *run) place(servers []*server) {
 				s.place = p
 			}
 		case len(s.joined) > 1:
-		case len(servers) == 1 && len(g.places) == 1:
+		case len(servers) == 1 && len(g.places) == 1 && (s.left == 0 || len(g.ids) == 0):
 			s.place = 0
 		default:
 			for i, p := range g.places {
@@ -509,7 +519,7 @@ func (run *run) place(servers []*server) {
 		}
 	}
 	for _, s := range servers {
-		if why := g.unmatched(s, taken); why != "" {
+		if why := g.unmatched(s, taken); why != "" && (s.states || s.left > 0 && len(s.joined) == 0) {
 			is := trace.NewIssue(trace.EngineUnmatched, trace.Pos{File: s.file}, "%s: what it says of limits and of running and waiting requests is not used at a replica", why)
 			run.issue(&is)
 		}
@@ -527,6 +537,9 @@ func (g *logs) unmatched(s *server, taken map[int32]int) string {
 	case s.place < 0:
 		if s.numbered = g.numbered(s); s.numbered != nil {
 			return ""
+		}
+		if len(s.joined) == 0 && s.left > 0 && len(g.ids) > 0 {
+			return fmt.Sprintf("none of the %d requests of %s is in the spans, by its id; if it is of one of their replicas, requests count twice", s.left, who)
 		}
 		return fmt.Sprintf("%s is none of the spans' %d replicas for certain", who, len(g.places))
 	case taken[s.place] > 1:

@@ -114,6 +114,15 @@ llm/r1 b aborted 2s`},
 llm/r1 a ok 1s
 llm/r1 slots 6
 llm/r1 running 1`},
+		{"other requests here and there", []named{
+			{"t.json", spansOf("r1", "a")},
+			{"a.log", slots(-9, 6) + received(0, "x") + stats(1, 0, 1)},
+		}, `
+llm/r1 a ok 1s
+! engine-unmatched a.log
+/ slots 6
+/engine 0 running 1
+/ x incomplete -`},
 		{"two replicas, and no request in common", []named{
 			{"t.json", spansOf("r1", "a") + spansOf("r2", "b")},
 			{"a.log", slots(-9, 6) + stats(1, 0, 1)},
