@@ -19,8 +19,13 @@ const WindowVersion = 1
 // MaxWindows is how many windows a timeline may have.
 const MaxWindows = 100_000
 
-// maxCells bounds windows × series: what does not fit is one series together.
-const maxCells = 3 * MaxWindows
+const (
+	// maxCells bounds windows × series: what does not fit is one series
+	// together. As a row of a table, a window takes some 3 kB.
+	maxCells = 60_000
+	// maxEngineCells bounds windows × engines whose readings are laid over.
+	maxEngineCells = 3 * MaxWindows
+)
 
 // WindowOptions say how time is cut. The zero value works.
 type WindowOptions struct {
@@ -646,7 +651,7 @@ func (w *Windows) overlay(b *windowBuild, res *WindowResult) {
 	slices.SortFunc(ids, func(x, y id) int {
 		return cmp.Or(strings.Compare(x.service, y.service), strings.Compare(x.replica, y.replica), strings.Compare(x.engine, y.engine))
 	})
-	if most := max(2, maxCells/b.n); len(ids) > most {
+	if most := max(2, maxEngineCells/b.n); len(ids) > most {
 		res.Notes = append(res.Notes, plural(int64(len(ids)-most), "engine's readings are", "engines' readings are")+" not shown: there are too many engines.")
 		ids = ids[:most]
 	}

@@ -369,6 +369,25 @@ func TestWindowsBounds(t *testing.T) {
 	if len(res.Series) != 3 || res.Series[1].Name() != "0" || res.Series[1].Requests != 10 || !res.Series[2].Rest || res.Series[2].Requests != 46 {
 		t.Errorf("%d series: %q with %d requests", len(res.Series), res.Series[1].Name(), res.Series[1].Requests)
 	}
+	// Ten thousand replicas in sixty windows: as many series as make a table of
+	// tens of megabytes, and no time is lost.
+	w = NewWindows(WindowOptions{Every: 5 * time.Second})
+	w.Add(long[0])
+	one := *long[0]
+	for i := range 10_000 {
+		one.Replica = fmt.Sprint(i)
+		w.Add(&one)
+	}
+	if res, err = w.Result(nil); err != nil {
+		t.Fatal(err)
+	}
+	var requests int64
+	for i := range res.Series[1:] {
+		requests += res.Series[i+1].Requests
+	}
+	if cells := len(res.Series) * len(res.Series[0].Windows); cells > maxCells || requests != 10_001 || len(res.Notes) != 1 {
+		t.Errorf("%d windows in %d series with %d requests; %q", cells, len(res.Series), requests, res.Notes)
+	}
 	// Two clocks have no axis in common.
 	mono := *long[0]
 	mono.Clock = trace.ClockMonotonic
