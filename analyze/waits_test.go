@@ -273,51 +273,6 @@ func move(r *trace.Request, by trace.Time) {
 	}
 }
 
-// BenchmarkWaits explains a million requests on ten replicas, near their
-// limit.
-func BenchmarkWaits(b *testing.B) {
-	const replicas, each = 10, 2000
-	var rs []*trace.Request
-	for i := range replicas {
-		run, err := sim.Engine{
-			Seed: uint64(i), Service: "s", Model: "m", Replicas: 1, Routing: sim.RoundRobin,
-			Slots: 64, Chunked: true, Budget: 2048, Limit: 8192,
-			Base: 8 * time.Millisecond, PerPrefill: 20 * time.Microsecond, PerDecode: 100 * time.Microsecond,
-			Tenants: []sim.Tenant{
-				{Name: "chat", Requests: each / 2, Rate: 20, Prompt: sim.Length{Min: 50, Max: 500}, Output: sim.Length{Min: 20, Max: 300}},
-				{Name: "batch", Requests: each / 2, Rate: 20, Burst: 20, Prompt: sim.Length{Min: 500, Max: 1500}, Output: sim.Length{Min: 20, Max: 200}},
-			},
-		}.Run()
-		if err != nil {
-			b.Fatal(err)
-		}
-		for _, r := range run.Requests {
-			r.Replica = fmt.Sprint(i)
-		}
-		rs = append(rs, run.Requests...)
-	}
-	end := rs[0].Arrival.At
-	for _, r := range rs {
-		end = max(end, r.Completed.At)
-	}
-	n := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		ws := NewWaits(WaitOptions{})
-		for n = 0; n < 1_000_000; n += len(rs) {
-			// The same again and again, later each time.
-			for _, r := range rs {
-				ws.Add(r)
-				move(r, end-sim.Base)
-			}
-		}
-		if res := ws.Result(); res.WaitingNS == 0 {
-			b.Fatal("nothing waited")
-		}
-	}
-	b.ReportMetric(float64(n), "requests/op")
-}
-
 // A request without a tenant is not one whose tenant is "" or "(none)".
 func TestClassesAreKeptApart(t *testing.T) {
 	const text = `
