@@ -411,6 +411,15 @@ func (run *run) jsConsole(p *part, r *bufio.Reader) error {
 	return run.ended(p, d.Spans, d.Others, err)
 }
 
+// wrapped reads what an SDK prints behind what others put before each line.
+// Lines have their places in the input, bytes do not.
+func (run *run) wrapped(p *part, r *bufio.Reader) error {
+	head, _ := r.Peek(sniffed) // what there is was looked at before
+	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
+	err := d.Console(spanfile.Wrapped(head), spanfile.Unwrap(head, r), scan.At{File: p.in.Name, Line: 1, Inside: true})
+	return run.ended(p, d.Spans, d.Others, err)
+}
+
 // parquet reads spans in a Parquet file.
 func (run *run) parquet(p *part, r *bufio.Reader) error {
 	at, size, err := run.anywhere(p, r, "a Parquet file")

@@ -111,8 +111,9 @@ it reads OpenTelemetry spans or vLLM logs, splits each request into arrival,
 queueing, execution (prefill, decode) and completion, and shows where waiting
 accumulates. What the input does not tell is shown as unattributed.
 
-FILE is a file, a folder (all files in it) or - for standard input; several
-are one measurement. Formats are recognised by content.
+FILE is a file, a folder (all files in it), an archive or - for standard input;
+several are one measurement. Formats are recognised by content: traceview
+formats lists them.
 
 Exit status: 0 done; 1 failed; 2 wrong usage; 3 done, but records were dropped
 and --strict was given.`

@@ -87,6 +87,7 @@ type inspected struct {
 	middle  bool // of a line
 	large   bool // the object is over the limit
 	begin   trace.Pos
+	start   int64 // of the object
 	buf     []byte
 	json    []byte
 	foreign int64 // where text began; −1: there is none
@@ -120,14 +121,14 @@ func (s *inspected) add(piece []byte, last bool) error {
 	switch {
 	case alone && string(shown) == "{":
 		if s.within {
-			if err := s.issue(trace.BadJSON, s.begin, "an object stops in the middle; %d bytes skipped", s.off-s.begin.Offset); err != nil {
+			if err := s.issue(trace.BadJSON, s.begin, "an object stops in the middle; %d bytes skipped", s.off-s.start); err != nil {
 				return err
 			}
 		}
 		if err := s.flush(); err != nil {
 			return err
 		}
-		s.within, s.large, s.begin, s.buf = true, false, s.pos(), append(s.buf[:0], "{\n"...)
+		s.within, s.large, s.begin, s.start, s.buf = true, false, s.pos(), s.off, append(s.buf[:0], "{\n"...)
 	case s.within && alone && string(shown) == "}":
 		s.within = false
 		if s.large {
@@ -159,7 +160,7 @@ func (s *inspected) flush() error {
 
 func (s *inspected) end() error {
 	if s.within && !s.large {
-		return s.issue(trace.Truncated, s.begin, "last object incomplete (%d bytes)", s.off-s.begin.Offset)
+		return s.issue(trace.Truncated, s.begin, "last object incomplete (%d bytes)", s.off-s.start)
 	}
 	return s.flush()
 }

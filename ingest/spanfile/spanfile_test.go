@@ -245,3 +245,48 @@ func TestJS(t *testing.T) {
 }
 
 func FuzzJS(f *testing.F) { fuzz(f, &JSConsole, sim.JSConsole) }
+
+func BenchmarkContainers(b *testing.B) {
+	var spans []*trace.Span
+	for range 500 {
+		spans = append(spans, captured()...)
+	}
+	for _, form := range sim.SpanFiles() {
+		var data strings.Builder
+		if err := sim.Encode(&data, spans, sim.Encoding{Form: form}); err != nil {
+			b.Fatal(err)
+		}
+		b.Run(string(form), func(b *testing.B) {
+			c := &ClickHouseParquet
+			for _, x := range containers {
+				if x.Sniff([]byte(data.String())) {
+					c = x
+				}
+			}
+			n := 0
+			b.SetBytes(int64(data.Len()))
+			b.ReportAllocs()
+			for b.Loop() {
+				d := NewDecoder(64<<20, nil, func(s *trace.Span, _ *trace.Issue) bool {
+					if s != nil {
+						n++
+					}
+					return true
+				})
+				var err error
+				if c == &ClickHouseParquet {
+					_, err = d.Parquet(strings.NewReader(data.String()), int64(data.Len()), scan.At{})
+				} else {
+					err = readAll(d, c, data.String())
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+			if n != b.N*len(spans) {
+				b.Fatalf("%d spans in %d rounds", n, b.N)
+			}
+			b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "spans/s")
+		})
+	}
+}
