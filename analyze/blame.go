@@ -212,7 +212,7 @@ func (l *ledger) shares(c Cause, d int64) part {
 	case c == CausePrefill && s.speed > 0, c == CauseStep && m == nil && s.speed > 0:
 		return part{prefill: 1 / s.speed}
 	case c == CauseStep && m != nil:
-		length, _ := m.step(s, 1)
+		length, _ := m.step(s, m.TokenNS)
 		each, token, prompt := m.perRunning, m.perResident, m.TokenNS*length
 		if sum := each*float64(s.n) + token*resident + prompt*s.speed; sum > 0 {
 			return part{each / sum, token / sum, token / sum * mid, prompt / sum}

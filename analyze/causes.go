@@ -21,16 +21,18 @@ type stretch struct {
 type stretchFlags uint16
 
 const (
-	refused    stretchFlags = 1 << iota // the next request had been looked at and was not taken
-	prefilling                          // a prefill was under way
-	inChunks                            // one of those that take several steps
-	waitedLong                          // the next request's whole wait exceeds the step
-	headOfLine                          // prefill is most of the step in flight
-	nearHalf                            // whether it is hangs on the model's error
-	noModel                             // there is no model to tell that
-	fullStep                            // the step in flight has all the tokens it may
-	tooShort                            // the next request's whole wait is within the clock's error
-	pushedBack                          // the next request had been taken and was pushed back
+	refused      stretchFlags = 1 << iota // the next request had been looked at and was not taken
+	prefilling                            // a prefill was under way
+	inChunks                              // one of those that take several steps
+	waitedLong                            // the next request's whole wait exceeds the step
+	headOfLine                            // prefill is most of the step in flight
+	nearHalf                              // whether it is hangs on the model's error
+	noModel                               // there is no model to tell that
+	fullStep                              // the step in flight has all the tokens it may
+	tooShort                              // the next request's whole wait is within the clock's error
+	pushedBack                            // the next request had been taken and was pushed back
+	recomputing                           // who had been pushed back computes all anew
+	perhapsWhole                          // what takes several steps may have been taken up early
 )
 
 const (
@@ -59,15 +61,15 @@ type replicaWork struct {
 	timeAt    []int64 // by the number running, beyond doubt
 	busy      int64   // time with n > 0
 	area      [2]float64
-	// The largest group of requests that was taken up at one instant and
-	// computed in one step, and the smallest that was not, in tokens.
-	tookWhole, tookParts float64
-	prompts, inChunks    int // prefills, and those of them that took several steps
-	sampled              bool
-	free                 []spell // shared by the replicas of one model
-	segments             []segment
-	sum                  [causeCount]causeSum
-	blame                *ledger
+	took      prefills
+	unseen    bool // prompts are computed that the data do not show
+	guessed   bool // the memory limit is: what runs is hardly less steady than what it holds
+	early     bool // work is taken up a step before it is computed
+	sampled   bool
+	free      []spell // shared by the replicas of one model
+	segments  []segment
+	sum       [causeCount]causeSum
+	blame     *ledger
 }
 
 // causeSum is the waiting of one cause.
@@ -84,15 +86,28 @@ type segment struct {
 // prepare does all that one replica can do alone.
 func (p *replicaWork) prepare(stated Limits) {
 	p.tl = p.ws.newTimeline(p.rows)
-	ds := p.tl.decodes(&p.ws.rows, tolerance)
+	ds, took := p.tl.decodes(&p.ws.rows, tolerance, false)
 	p.model = fit(ds)
 	p.tol = p.clockTolerance()
 	if p.tol != tolerance {
 		// For what is chunked: a border between two steps lies a step from
 		// both ends of a prefill, what is seen late does not.
-		ds = p.tl.decodes(&p.ws.rows, 2*p.tol)
+		ds, took = p.tl.decodes(&p.ws.rows, 2*p.tol, false)
 	}
-	p.decodes = ds
+	if p.model != nil {
+		p.model.doubt(took.steps)
+		p.early = p.model.early(took.steps)
+		p.unseen = !p.early && p.model.unseen(took.steps)
+	}
+	if p.early {
+		tol := int64(tolerance)
+		if p.tol != tol {
+			tol = 2 * p.tol
+		}
+		ds, took = p.tl.decodes(&p.ws.rows, tol, true)
+	}
+	p.decodes, p.took = ds, took
+
 	p.sweep()
 	p.findStalls()
 	p.limit = p.limits(stated)
@@ -107,36 +122,54 @@ func (p *replicaWork) prepare(stated Limits) {
 // longer than the ends of steps explain.
 func disproved(l *Limits, busy int64) bool { return float64(l.OverNS) > 0.005*float64(busy) }
 
-// clockTolerance tells within what the instants of one step agree. Where many
-// admissions come right with a token of another request, clocks are exact;
-// else they are trusted to a part of the step.
+// clockTolerance tells within what the instants of one step agree. What is
+// nearer than a part of the shortest step belongs to one border between steps,
+// and how far that spreads is seen; where too few borders show two instants,
+// clocks are trusted to that part of the step.
 func (p *replicaWork) clockTolerance() int64 {
-	tl := p.tl
-	tokens := make([]int64, 0, 2*len(tl.runs))
-	for _, e := range tl.events {
-		r := e.kind == prefillEnds || e.kind == leaveRunning
-		if r && tl.isEdge(e) {
-			tokens = append(tokens, e.at)
-		}
-	}
-	i, near, all := 0, 0, 0
-	for _, e := range tl.events {
-		if e.kind != leaveWaiting || !tl.waits[e.of].admitted {
-			continue
-		}
-		for i < len(tokens) && tokens[i] < e.at {
-			i++
-		}
-		all++
-		if i < len(tokens) && tokens[i]-e.at <= tolerance || i > 0 && e.at-tokens[i-1] <= tolerance {
-			near++
-		}
-	}
 	tol := int64(tolerance)
-	if all > 0 && float64(near) < 0.3*float64(all) && p.model != nil {
-		tol = max(tol, int64(0.4*min(p.model.BaseNS, 1e15)))
+	if p.model != nil {
+		reach := max(tol, int64(partOfStep*min(p.model.BaseNS, 1e15)))
+		if spread := p.tl.spread(reach); len(spread) < fewBorders {
+			tol = reach
+		} else {
+			slices.Sort(spread)
+			most := spread[len(spread)*95/100]
+			tol = max(tol, min(most+most/2, reach))
+		}
 	}
 	return max(tol, p.ws.resolution(p.rows))
+}
+
+const (
+	partOfStep = 0.4 // of the base step: what is nearer belongs to one border
+	fewBorders = 20  // that show two instants: too few to tell
+	mostSample = 1 << 12
+)
+
+// spread returns how far the instants of a border between two steps lie apart,
+// for those that show several, each within reach of the one before.
+func (tl *timeline) spread(reach int64) []int64 {
+	spread := make([]int64, 0, min(len(tl.edges), mostSample))
+	stride := len(tl.edges)/mostSample + 1 // of borders
+	var from, last int64
+	seen, border := 0, 0
+	for _, e := range tl.events {
+		if !tl.isEdge(e) {
+			continue
+		}
+		if seen > 0 && e.at-last >= reach {
+			if border++; seen > 1 && border%stride == 0 {
+				spread = append(spread, last-from)
+			}
+			seen = 0
+		}
+		if seen++; seen == 1 {
+			from = e.at
+		}
+		last = e.at
+	}
+	return spread
 }
 
 // waitHeap holds waiting requests; the first is the one that is scheduled
@@ -201,8 +234,9 @@ func (p *replicaWork) sweep() {
 		gone   = make([]bool, len(tl.waits))
 		chunks int64 // when the last of the prefills of several steps ends
 		reads  = p.readings
-		g      group
 		events = tl.events
+		fresh  fresh
+		anew   int64 // when the last of those that were pushed back has computed what it had
 	)
 	if len(tl.waits) > 0 {
 		p.stretches = make([]stretch, 0, len(events))
@@ -217,12 +251,16 @@ func (p *replicaWork) sweep() {
 			case leaveWaiting:
 				gone[e.of] = true
 			case enterRunning:
-				if r := &tl.runs[e.of]; r.first > r.start {
-					p.join(&g, r, &s)
-					p.prompts++
+				r := &tl.runs[e.of]
+				if r.first == r.start && p.model != nil && r.start+tl.origin > p.ws.rows.at(r.row).runStart {
+					anew = max(anew, t+int64(min(p.model.TokenNS*r.at(t)+p.model.BaseNS, 1e15)))
+				}
+				if r.first > r.start {
 					if r.chunked {
-						p.inChunks++
 						chunks = max(chunks, r.first)
+					}
+					if p.early {
+						fresh.add(r, p.tol)
 					}
 				}
 			}
@@ -263,47 +301,56 @@ func (p *replicaWork) sweep() {
 			if edge >= 0 {
 				since = tl.edges[edge]
 			}
-			p.cut(&s, &tl.waits[queue.of[0]], t, next, since, chunks)
+			if since > fresh.at+p.tol {
+				fresh.compute, fresh.inChunks, fresh.rate = 0, 0, 0
+			}
+			from := len(p.stretches)
+			p.cut(&s, &tl.waits[queue.of[0]], &fresh, t, next, since, chunks)
+			if t < anew {
+				for k := range p.stretches[from:] {
+					p.stretches[from+k].flags |= recomputing
+				}
+			}
 		}
 		s.advance(d)
 	}
-	p.close(&g)
 }
 
-// group is the requests that were taken up at one instant.
-type group struct {
-	open, mixed, chunked bool
-	start                int64
-	tokens               float64
+// fresh is the prompts that were taken up at the latest edge, and are computed
+// only from the next one on.
+type fresh struct {
+	at                      int64
+	compute, inChunks, rate float64
 }
 
-func (p *replicaWork) join(g *group, r *run, s *state) {
-	if g.open && r.start-g.start > p.tol {
-		p.close(g)
+func (f *fresh) add(r *run, tol int64) {
+	if r.start > f.at+tol {
+		*f = fresh{at: r.start}
 	}
-	if !g.open {
-		// With a prefill already under way, what else the step computed is not
-		// known.
-		*g = group{open: true, start: r.start, tokens: float64(s.n - s.prefills), mixed: s.prefills > 0}
+	f.compute += r.compute
+	if r.chunked {
+		f.inChunks += r.compute
+		f.rate += r.rate
 	}
-	g.tokens += r.compute
-	g.chunked = g.chunked || r.chunked
 }
 
-func (p *replicaWork) close(g *group) {
-	switch {
-	case !g.open || g.mixed:
-	case !g.chunked:
-		p.tookWhole = max(p.tookWhole, g.tokens)
-	case p.tookParts == 0 || g.tokens < p.tookParts:
-		p.tookParts = g.tokens
+// cut appends the stretch from t to next with head next in line. f is what is
+// under way and not yet computed, since the latest edge, chunks the end of the
+// last prefill of several steps.
+func (p *replicaWork) cut(s *state, head *wait, f *fresh, t, next, since, chunks int64) {
+	flight := *s // the step in flight
+	if f.compute > 0 && p.model != nil {
+		flight.compute, flight.inChunks, flight.rate = s.compute-f.compute, s.inChunks-f.inChunks, s.rate-f.rate
+		total, _ := p.model.step(&flight, p.model.TokenNS)
+		until := f.at + int64(min(total, 1e15))
+		if until <= t+p.tol {
+			flight = *s // the next one has begun
+		} else if until < next {
+			p.cut(s, head, f, t, until, since, chunks)
+			t = until
+			flight = *s
+		}
 	}
-	*g = group{}
-}
-
-// cut appends the stretch from t to next with head next in line. since is the
-// latest edge, chunks the end of the last prefill of several steps.
-func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 	v := stretch{
 		start: t, end: next, n: int32(s.n), w: int32(s.asked),
 		u:     float32(s.resident + s.growth*float64(next-t)/2 + overhead*float64(s.n) + head.need),
@@ -312,8 +359,11 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 	if s.prefills > 0 {
 		v.flags |= prefilling
 	}
-	if s.chunked > 0 {
+	if s.spans > 0 {
 		v.flags |= inChunks
+		if s.chunked == 0 {
+			v.flags |= perhapsWhole
+		}
 		// Who goes on after the step in flight got all of its tokens.
 		if head.admitted && chunks > head.end+p.tol {
 			v.flags |= fullStep
@@ -327,14 +377,17 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 	}
 	var looked int64 // when a look at head is overdue
 	if p.model != nil {
-		total, prefill := p.model.step(s, 1)
+		total, prefill := p.model.step(&flight, p.model.TokenNS)
 		if prefill > total/2 {
 			v.flags |= headOfLine
 		}
-		for _, scale := range [2]float64{0.85, 1.15} {
-			if total, prefill := p.model.step(s, scale); (prefill > total/2) != (v.flags&headOfLine != 0) {
+		for _, c := range [2]float64{p.model.tokenLow, p.model.tokenHigh} {
+			if total, prefill := p.model.step(&flight, c); (prefill > total/2) != (v.flags&headOfLine != 0) {
 				v.flags |= nearHalf
 			}
+		}
+		if p.unseen && head.end-since > int64(1.6*min(total, 1e15)) {
+			v.flags |= nearHalf // the step may be longer than what is seen in it
 		}
 		long := int64(refusedSteps * min(total, 1e15))
 		looked = head.start + long
@@ -362,8 +415,10 @@ func (p *replicaWork) cut(s *state, head *wait, t, next, since, chunks int64) {
 // verdict is what is assumed where a cause is decided.
 type verdict struct {
 	slots, budget, kv float64 // infinite: not known
-	proven            float64 // tokens that no step takes
+	whole, proven     float64 // tokens that a step takes beyond doubt, and that none does
 	crowded           bool    // many prompts take several steps
+	guessed           bool    // the memory limit is
+	modelled          bool    // how long a step takes is known
 	hidden            bool    // holders that the data do not show may be assumed
 	sampled           bool
 }
@@ -409,13 +464,17 @@ func (p *replicaWork) explain(equal bool) {
 		slots: orInf(p.limit.Slots.Value), kv: orInf(p.limit.KV.Value),
 		budget: orInf(p.limit.Budget.Value), hidden: true, sampled: p.sampled,
 	}
-	base.crowded = 4*p.inChunks > p.prompts
-	base.proven = base.budget
+	base.guessed, base.modelled = p.guessed, p.model != nil
+	base.crowded = 4*p.took.inChunks > p.took.all
+	base.whole, base.proven = base.budget, base.budget
 	if !p.limit.Budget.Value.Present() {
 		base.proven = orInf(p.limit.Budget.High)
-		if p.tookWhole > 0 {
-			base.budget = p.tookWhole
+		if p.took.whole > 0 {
+			base.budget = p.took.whole
 		}
+		// A long prompt takes many steps with no event in between to tell: what
+		// seems the largest that one takes may be several.
+		base.whole = p.took.whole / 2
 	}
 	less, more := base, base
 	less.kv *= 0.97
@@ -478,7 +537,7 @@ func (p *replicaWork) explain(equal bool) {
 	}
 	// Where many refusals have no explanation, a limit that is not seen is at
 	// work, and may be at work beside a prefill too.
-	if 4*float64(turnedAway[CauseUnknown]) > float64(turnedAway[CausePrefill]) {
+	if 8*float64(turnedAway[CauseUnknown]) > float64(turnedAway[CausePrefill]) {
 		p.sum[CausePrefill].sure -= doubtful
 	}
 }
@@ -489,15 +548,19 @@ func (v *verdict) sure(s *stretch, c Cause) bool {
 	switch {
 	case c == CauseKVCache:
 		// The step's tokens may have been used up just as well.
-		return !is(inChunks) && (!is(prefilling) || !v.crowded && float64(s.group) <= v.budget)
+		return !v.guessed && !is(recomputing) && !is(inChunks) && (!is(prefilling) || !v.crowded && float64(s.group) <= v.whole)
 	case c == CausePrefill && is(refused):
 		// That no larger group was ever taken in one step does not show that
 		// none could.
-		return is(inChunks) || float64(s.group) > v.proven
+		return is(inChunks) && !is(perhapsWhole) || float64(s.group) > v.proven
 	case c == CausePrefill && is(fullStep):
 		return true
 	case c == CausePrefill || c == CauseStep:
 		return !is(nearHalf | tooShort)
+	case c == CauseHold:
+		// What takes no longer than a step may be one of a request that is not
+		// seen.
+		return !is(tooShort) && (!v.modelled || is(waitedLong))
 	}
 	return true
 }
@@ -616,8 +679,9 @@ func (p *replicaWork) findStalls() {
 		if t != gaps[0].start {
 			continue
 		}
-		level, scatter := pace.near(gaps[0])
+		level, scatter, late := pace.near(gaps[0], p.stalls, tl.origin)
 		if stall, ok := p.judge(gaps[0], running, &s, level, scatter); ok {
+			stall.Confirmed = stall.Confirmed && late <= lateShare
 			p.stalls = append(p.stalls, stall)
 		}
 		gaps = gaps[1:]
@@ -627,11 +691,12 @@ func (p *replicaWork) findStalls() {
 // A tempo is how decodes went against the step model, by their end.
 type tempo []paced
 
-// paced is a decode's end, and the ratio of the time that it took to the time
-// predicted.
+// paced is a decode's end, the ratio of the time that it took to the time
+// predicted, and that time.
 type paced struct {
 	end   int64
 	ratio float64
+	ns    float64
 }
 
 func (p *replicaWork) tempo() (all tempo) {
@@ -641,7 +706,7 @@ func (p *replicaWork) tempo() (all tempo) {
 	for i := range p.decodes {
 		d := &p.decodes[i]
 		if want := p.model.predict(d); d.counts() && want > 0 {
-			all = append(all, paced{p.tl.runs[i].end, d.ns / want})
+			all = append(all, paced{p.tl.runs[i].end, d.ns / want, d.ns})
 		}
 	}
 	slices.SortFunc(all, func(x, y paced) int { return cmp.Or(cmp.Compare(x.end, y.end), cmp.Compare(x.ratio, y.ratio)) })
@@ -651,15 +716,16 @@ func (p *replicaWork) tempo() (all tempo) {
 // near returns the usual ratio before the gap and how far ratios lie from it,
 // as a standard deviation. An engine that was changed since keeps another pace
 // than the model, which is fitted to all; and where single decodes scatter,
-// one that is late is no sign.
-func (all tempo) near(gap spell) (level, scatter float64) {
+// one that is late is no sign. Nor is it where others, in no stall, were late
+// by as much, since they had been pushed back unseen: late is their share.
+func (all tempo) near(gap spell, stalls []StallSpan, origin int64) (level, scatter, late float64) {
 	n, _ := slices.BinarySearchFunc(all, gap.start+1, func(x paced, t int64) int { return cmp.Compare(x.end, t) })
 	last := all[max(0, n-paceDecodes):n]
 	if len(last) < fewDecodes {
 		last = all[:min(len(all), paceDecodes)] // the first ones, for want of earlier
 	}
 	if len(last) < fewDecodes {
-		return 1, 0
+		return 1, 0, 0
 	}
 	ratios := make([]float64, len(last))
 	for i := range last {
@@ -671,13 +737,23 @@ func (all tempo) near(gap spell) (level, scatter float64) {
 		ratios[i] = math.Abs(r - level)
 	}
 	slices.Sort(ratios)
-	return level, 1.4826 * ratios[len(ratios)/2]
+	n = 0
+	for _, x := range last {
+		if x.end <= gap.start && x.ns*(1-level/x.ratio) >= float64(gap.end-gap.start)/2 &&
+			!slices.ContainsFunc(stalls, func(s StallSpan) bool {
+				return s.Confirmed && s.StartNS-origin < x.end && float64(s.EndNS-origin) > float64(x.end)-x.ns
+			}) {
+			n++
+		}
+	}
+	return level, 1.4826 * ratios[len(ratios)/2], float64(n) / float64(len(last))
 }
 
 const (
 	paceDecodes = 50 // that ended last before a gap
 	fewDecodes  = 10 // tell of no pace
 	lateBy      = 3  // standard deviations
+	lateShare   = 0.05
 )
 
 // judge tells a stall from a silence. running are those in flight when the gap
@@ -690,7 +766,7 @@ func (p *replicaWork) judge(gap spell, running []uint32, s *state, level, scatte
 	if p.model != nil {
 		whole := *s
 		whole.inChunks, whole.rate = 0, 0
-		if step, _ = p.model.step(&whole, 1); s.prefills > 0 && length <= 3*step {
+		if step, _ = p.model.step(&whole, p.model.TokenNS); s.prefills > 0 && length <= 3*step {
 			return stall, false
 		}
 	}

@@ -93,14 +93,31 @@ func (p *replicaWork) fromReadings(l *Limits) {
 // weighted is a value with the time for which it stood.
 type weighted struct{ v, t float64 }
 
+// scatter sums up a value over time.
+type scatter struct{ t, sum, squares float64 }
+
+func (s *scatter) add(v, t float64) {
+	s.t += t
+	s.sum += v * t
+	s.squares += v * v * t
+}
+
+// share is the standard deviation as a share of the mean; 0 without one.
+func (s *scatter) share() float64 {
+	if s.sum <= 0 {
+		return 0
+	}
+	mean := s.sum / s.t
+	return math.Sqrt(max(0, s.squares/s.t-mean*mean)) / mean
+}
+
 // limits infers what is not stated.
 func (p *replicaWork) limits(stated Limits) Limits {
 	l := stated
 	p.fromReadings(&l)
 	var byN []int64 // refused time by the number running
 	var atN []int64 // stretches
-	var all weighted
-	var mean, square [2]float64 // of n and of u, by time
+	var n, u scatter
 	evidence := make([]*stretch, 0, len(p.stretches))
 	stall := 0
 	for i := range p.stretches {
@@ -121,11 +138,8 @@ func (p *replicaWork) limits(stated Limits) Limits {
 		byN[s.n] += d
 		atN[s.n]++
 		l.RefusedNS += d
-		all.t += float64(d)
-		for j, v := range [2]float64{float64(s.n), float64(s.u)} {
-			mean[j] += v * float64(d)
-			square[j] += v * v * float64(d)
-		}
+		n.add(float64(s.n), float64(d))
+		u.add(float64(s.u), float64(d))
 	}
 	if l.RefusedNS <= 0 {
 		return l
@@ -153,28 +167,24 @@ func (p *replicaWork) limits(stated Limits) Limits {
 			break
 		}
 	}
-	var cv [2]float64
-	for j := range cv {
-		mean[j] /= all.t
-		if mean[j] > 0 {
-			cv[j] = math.Sqrt(max(0, square[j]/all.t-mean[j]*mean[j])) / mean[j]
-		}
-	}
 	switch {
-	case mean[1] <= 0: // no token counts
-	case cv[0]*1.5 < cv[1]:
+	case u.sum <= 0: // no token counts
+	case n.share()*1.5 < u.share():
 		l.Scarce = CauseSlots.String()
-	case cv[1]*1.5 < cv[0]:
+	case u.share()*1.5 < n.share():
 		l.Scarce = CauseKVCache.String()
 	}
 	if !l.KV.Value.Present() {
 		var us []weighted
 		var t float64
+		var n, u scatter
 		c := l.Slots.Value.Or(math.MaxInt64)
 		for _, s := range evidence {
 			if d := s.end - s.start; s.flags&prefilling == 0 && int64(s.n) < c {
 				us = append(us, weighted{float64(s.u), float64(d)})
 				t += float64(d)
+				n.add(float64(s.n), float64(d))
+				u.add(float64(s.u), float64(d))
 			}
 		}
 		if len(us) >= 15 && t >= 0.02*float64(l.RefusedNS) {
@@ -184,18 +194,22 @@ func (p *replicaWork) limits(stated Limits) Limits {
 				// unseen, and is large, was next.
 				low = weightedQuantile(us, t, 0.25)
 			}
-			if mid > 0 && low >= 1 && (mid-low)/mid <= 0.12 {
+			// Where what runs is the steadier, it is slots, some of them taken by
+			// requests that are not seen: many that run hold about as much at any
+			// time.
+			if mid > 0 && low >= 1 && (mid-low)/mid <= 0.12 && u.share() < n.share() {
+				p.guessed = 1.5*u.share() > n.share()
 				l.KV = known(int64(math.Round(low)), LimitInferred)
 				l.KV.Share, l.KV.Intervals = trace.Some(t/float64(l.RefusedNS)), int64(len(us))
 				l.KV.Spread = trace.Some((mid - low) / mid)
 			}
 		}
 	}
-	if !l.Budget.Value.Present() && 0 < p.tookWhole && p.tookWhole < p.tookParts {
+	if !l.Budget.Value.Present() && 0 < p.took.whole && p.took.whole < p.took.parts {
 		// Only from both sides: what was taken whole bounds nothing by itself.
 		// A long prompt takes many steps with no event in between to tell, so
 		// that a small budget seems to be the largest prompt.
-		l.Budget.Low, l.Budget.High = trace.Some(int64(p.tookWhole)), trace.Some(int64(p.tookParts))
+		l.Budget.Low, l.Budget.High = trace.Some(int64(p.took.whole)), trace.Some(int64(p.took.parts))
 	}
 	return l
 }

@@ -1,6 +1,7 @@
 package analyze
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -18,19 +19,20 @@ type StepModel struct {
 	// Their sum is good for the length of a step; neither is a property of the
 	// engine.
 	perRunning, perResident float64
+	tokenLow, tokenHigh     float64 // what is believed of TokenNS
 }
 
 const (
 	minModelRows   = 20      // fewer requests: no model
 	minModelOutput = 8       // output tokens of a request that counts
 	maxModelRows   = 1 << 14 // a stride is taken through more
+	fewPrefills    = 12      // fewer tell nothing of when prompts are computed
 )
 
 // step predicts the length of a step in nanoseconds, and how much of it is
-// prefill, with the prefill's cost scaled.
-func (m *StepModel) step(s *state, scale float64) (total, prefill float64) {
+// prefill, at that cost of a prompt token.
+func (m *StepModel) step(s *state, c float64) (total, prefill float64) {
 	base := m.BaseNS + m.perRunning*float64(s.n) + m.perResident*s.prompts
-	c := m.TokenNS * scale
 	// A prompt that takes several steps has as much in one as the step is
 	// long: total = base + c·(whole + rate·total).
 	total = (base + c*(s.compute-s.inChunks)) / max(0.1, 1-c*s.rate)
@@ -55,17 +57,18 @@ func (m *StepModel) predict(d *decode) float64 {
 // decodes sweeps the timeline and returns each run's decode; steps is 0 where
 // there is none that can be told. On the way it finds the prefills that take
 // several steps.
-func (tl *timeline) decodes(rows *rowList, tol int64) []decode {
+func (tl *timeline) decodes(rows *rowList, tol int64, early bool) ([]decode, prefills) {
 	ds := make([]decode, len(tl.runs))
 	type sums struct{ running, resident, prompts float64 }
 	var (
 		now   sums
 		s     state
 		t     int64
-		edge  int                           // the first edge after t
-		since = ds                          // the sums at the first token are kept where the result will be
-		began []uint32                      // runs whose first token came at t
-		after = make([]int32, len(tl.runs)) // the first edge well after each run's start
+		edge  int      // the first edge after t
+		since = ds     // the sums at the first token are kept where the result will be
+		began []uint32 // runs whose first token came at t
+		g     group
+		took  = prefills{stride: len(tl.runs)/mostSample + 1}
 	)
 	for _, e := range tl.events {
 		if d := e.at - t; d != 0 {
@@ -79,22 +82,22 @@ func (tl *timeline) decodes(rows *rowList, tol int64) []decode {
 		}
 		switch e.kind {
 		case enterRunning:
-			for edge < len(tl.edges) && tl.edges[edge] <= t {
-				edge++
-			}
-			i := edge
-			for i < len(tl.edges) && tl.edges[i] <= t+tol {
-				i++
-			}
-			after[e.of] = int32(i)
-			if r := &tl.runs[e.of]; r.first == r.start {
+			edge = tl.behind(edge, t)
+			r := &tl.runs[e.of]
+			if r.first == r.start {
 				began = append(began, e.of)
+				break
 			}
+			i := tl.behind(edge, t+tol)
+			r.spans = i < len(tl.edges) && tl.edges[i] < r.first-tol
+			if early && i < len(tl.edges) {
+				i = tl.behind(i, tl.edges[i]+tol) // it computes from there on
+			}
+			r.chunked = i < len(tl.edges) && tl.edges[i] < r.first-tol
+			took.join(&g, r, &s, tol)
 		case prefillEnds:
 			r := &tl.runs[e.of]
 			now.prompts += r.compute
-			i := int(after[e.of])
-			r.chunked = i < len(tl.edges) && tl.edges[i] < r.first-tol
 			if r.first < r.end {
 				began = append(began, e.of)
 			}
@@ -114,7 +117,74 @@ func (tl *timeline) decodes(rows *rowList, tol int64) []decode {
 		}
 		s.change(tl, e)
 	}
-	return ds
+	took.close(&g)
+	return ds, took
+}
+
+// behind returns the first edge after t, from edge i on.
+func (tl *timeline) behind(i int, t int64) int {
+	for i < len(tl.edges) && tl.edges[i] <= t {
+		i++
+	}
+	return i
+}
+
+// group is the requests that were taken up at one instant.
+type group struct {
+	open, mixed, chunked bool
+	start, first         int64 // taken up, and with the first token of any
+	prompts              int
+	tokens               float64 // of their prompts
+	decoding, resident   float64 // beside them: requests, and the tokens of their prompts
+}
+
+// prefills is what is known of the prompts that were computed.
+type prefills struct {
+	all, inChunks int // and those of them that took several steps
+	// The largest group that was taken up at one instant and computed in one
+	// step, and the smallest that was not, in tokens.
+	whole, parts float64
+	stride       int
+	groups       int
+	steps        []group // those computed in one step beside others, one in stride
+}
+
+// join takes a prompt into account that is taken up in state s.
+func (p *prefills) join(g *group, r *run, s *state, tol int64) {
+	if g.open && r.start-g.start > tol {
+		p.close(g)
+	}
+	if !g.open {
+		// With a prefill already under way, what else the step computed is not
+		// known.
+		*g = group{open: true, start: r.start, mixed: s.prefills > 0, decoding: float64(s.n - s.prefills), resident: s.prompts, first: r.first}
+	}
+	g.prompts++
+	g.tokens += r.compute
+	g.first = min(g.first, r.first)
+	g.chunked = g.chunked || r.chunked
+	p.all++
+	if r.chunked {
+		p.inChunks++
+	}
+}
+
+func (p *prefills) close(g *group) {
+	size := g.tokens + g.decoding
+	switch {
+	case !g.open || g.mixed:
+	case !g.chunked:
+		p.whole = max(p.whole, size)
+	case p.parts == 0 || size < p.parts:
+		p.parts = size
+	}
+	if g.open && !g.mixed && g.decoding > 0 {
+		if p.groups%p.stride == 0 {
+			p.steps = append(p.steps, *g)
+		}
+		p.groups++
+	}
+	*g = group{}
 }
 
 // whole reports whether r is all of its request's decode.
@@ -269,4 +339,71 @@ func normal(a [4][4]float64, b [4]float64, use [4]bool) (c [4]float64) {
 		c[j] *= scale[j]
 	}
 	return c
+}
+
+// plain is the length of a step that computes no prompt, in which g joins.
+func (m *StepModel) plain(g *group) float64 {
+	return m.BaseNS + m.perRunning*(g.decoding+float64(g.prompts)) + m.perResident*(g.resident+g.tokens)
+}
+
+// early reports whether prefills take a step longer than their prompts: an
+// engine that schedules while a step runs takes work up a step before it is
+// computed.
+func (m *StepModel) early(steps []group) bool {
+	if len(steps) < fewPrefills {
+		return false
+	}
+	// The smallest: of large ones many take several steps, seen or not.
+	steps = slices.Clone(steps)
+	slices.SortFunc(steps, func(x, y group) int { return cmp.Or(cmp.Compare(x.tokens, y.tokens), cmp.Compare(x.start, y.start)) })
+	steps = steps[:max(len(steps)/2, fewPrefills)]
+	over := make([]float64, len(steps))
+	for i := range steps {
+		g := &steps[i]
+		over[i] = (float64(g.first-g.start) - m.tokenHigh*g.tokens) / m.plain(g)
+	}
+	return medianOf(over) >= 1.5
+}
+
+// unseen reports whether many steps with prompts are longer than what is known
+// to be in them explains: prompts were computed that the data do not show.
+func (m *StepModel) unseen(steps []group) bool {
+	longer, all := 0, 0
+	for i := range steps {
+		g := &steps[i]
+		if g.chunked {
+			continue
+		}
+		all++
+		if plain := m.plain(g); float64(g.first-g.start) > plain/2+1.25*(plain+m.tokenHigh*g.tokens) {
+			longer++
+		}
+	}
+	return all >= fewPrefills && 20*longer > all
+}
+
+// doubt sets between what a prompt token's cost may lie: the decodes beside
+// which prompts were computed tell it, and how long the prefills of prompts
+// that were taken up alone are.
+func (m *StepModel) doubt(steps []group) {
+	m.tokenLow, m.tokenHigh = 0.85*m.TokenNS, 1.15*m.TokenNS
+	steps = slices.DeleteFunc(slices.Clone(steps), func(g group) bool { return g.prompts > 1 })
+	if len(steps) < 2*fewPrefills {
+		return
+	}
+	slices.SortFunc(steps, func(x, y group) int { return cmp.Or(cmp.Compare(x.tokens, y.tokens), cmp.Compare(x.start, y.start)) })
+	third := len(steps) / 3
+	var tokens, over [2]float64 // medians of the smallest and of the largest
+	for k, part := range [2][]group{steps[:third], steps[len(steps)-third:]} {
+		tokens[k] = part[third/2].tokens
+		ns := make([]float64, third)
+		for i := range part {
+			ns[i] = float64(part[i].first-part[i].start) - m.plain(&part[i])
+		}
+		over[k] = medianOf(ns)
+	}
+	if tokens[1] >= 2*tokens[0] {
+		c := (over[1] - over[0]) / (tokens[1] - tokens[0])
+		m.tokenLow, m.tokenHigh = max(0, min(m.tokenLow, c)), max(m.tokenHigh, c)
+	}
 }

@@ -32,7 +32,8 @@ type run struct {
 	alpha, beta       float64 // resident tokens after first: alpha + beta·t
 	rate              float64 // compute tokens per nanosecond of prefill
 	last              bool    // ended with the last token, not before
-	chunked           bool    // its prefill spans an edge: it took several steps
+	spans             bool    // its prefill spans an edge
+	chunked           bool    // its prefill took several steps
 }
 
 // A wait is a stretch during which a request waited.
@@ -221,7 +222,8 @@ type state struct {
 	n, w     int
 	asked    int     // of w, those that are to be explained
 	prefills int     // of n
-	chunked  int     // of prefills
+	spans    int     // of prefills, those that span an edge
+	chunked  int     // and those that take several steps
 	prompts  float64 // prompt tokens of the running
 	resident float64 // with what they have put out so far
 	growth   float64 // resident tokens per nanosecond
@@ -260,6 +262,9 @@ func (s *state) change(tl *timeline, e event) {
 			s.resident += r.prompt
 			s.compute += r.compute
 			s.speed += r.rate
+			if r.spans {
+				s.spans++
+			}
 			if r.chunked {
 				s.chunked++
 				s.inChunks += r.compute
@@ -273,6 +278,9 @@ func (s *state) change(tl *timeline, e event) {
 		s.prefills--
 		s.compute -= r.compute
 		s.speed -= r.rate
+		if r.spans {
+			s.spans--
+		}
 		if r.chunked {
 			s.chunked--
 			s.inChunks -= r.compute
