@@ -2,6 +2,7 @@ package receive
 
 import (
 	"context"
+	"io"
 	"net"
 	"time"
 
@@ -40,7 +41,11 @@ func (s *Server) export(call grpc.ServerStream) error {
 	}
 	defer leave()
 	var body []byte
-	if err := call.RecvMsg(&body); err != nil {
+	switch err := call.RecvMsg(&body); err {
+	case nil:
+	case io.EOF:
+		return malformed("a call without a message").status()
+	default:
 		return err
 	}
 	if why := s.take(call.Context(), body, nil, Proto); why != nil {

@@ -3,6 +3,7 @@ package receive
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,6 +89,21 @@ func TestGRPC(t *testing.T) {
 	}
 	if s := r.Stats(); s.Requests != 13 || s.Refused != 8 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// A call that ends before its message has come is the client's fault.
+func TestGRPCNoMessage(t *testing.T) {
+	r := start(t, WriterOptions{}, Options{})
+	s, err := dial(t, r.grpc).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, exportMethod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RecvMsg(new(ptraceotlp.ExportResponse)); status.Code(err) != codes.InvalidArgument {
+		t.Error(err)
 	}
 }
 
@@ -216,7 +232,8 @@ func BenchmarkHTTP(b *testing.B) {
 
 // benchmark sends batches as large as the SDKs' from four clients.
 func benchmark(b *testing.B, connect func(*receiver) func([]byte) bool) {
-	for name, opts := range map[string]WriterOptions{"json": {}, "json-zstd": {Compress: "zstd"}, "proto": {Format: Proto}, "proto-zstd": {Format: Proto, Compress: "zstd"}, "proto-sync": {Format: Proto, Sync: true}} {
+	for _, opts := range []WriterOptions{{}, {Compress: "zstd"}, {Format: Proto}, {Format: Proto, Compress: "zstd"}, {Format: Proto, Sync: true}} {
+		name := fmt.Sprintf("proto=%v/compress=%s/sync=%v", opts.Format == Proto, opts.Compress, opts.Sync)
 		b.Run(name, func(b *testing.B) {
 			r := start(b, opts, Options{})
 			body := inProto(b, sample(0, 512))

@@ -186,12 +186,3 @@ func inJSON(t testing.TB, req ptraceotlp.ExportRequest) []byte {
 	}
 	return b
 }
-
-// numbers are those of the spans that sample made, as keys.
-func numbers(spans []*trace.Span) map[string]int {
-	n := map[string]int{}
-	for _, s := range spans {
-		n[s.SpanID]++
-	}
-	return n
-}
