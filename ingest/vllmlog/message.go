@@ -44,7 +44,7 @@ type event struct {
 	list          bool   // of aborted: the form that prints internal ids
 	twin          bool   // of aborted: the form that follows another
 	stats         stats
-	limits        limits
+	limits        *limits // of config
 }
 
 // stats are the figures of a statistics line.

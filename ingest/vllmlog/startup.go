@@ -54,49 +54,53 @@ func commas(s []byte) (n int64, rest []byte, ok bool) {
 	return n, s[i:], i > 0 && (i == len(s) || !isDigit(s[i]))
 }
 
-// config reads one of the lines above; ok is false where m is none.
+// config reads one of the lines above; ok is false where m is none. It is asked
+// of every line and looks at the first letter first.
 func (ev *event) config(m []byte) (ok bool) {
-	l := &ev.limits
-	if rest, found := cut(m, "non-default args: {"); found {
-		ev.kind = config
-		l.args = true
-		ev.torn = !l.arguments(m[len(m)-len(rest)-1:])
-		return true
+	switch m[0] {
+	case 'R', 'A', 'F', 'E', 'I', 'v', '[':
+		return false
 	}
-	if rest, found := cut(m, "args: Namespace("); found {
-		ev.kind = config
-		l.args = true
-		ev.torn = !l.arguments(m[len(m)-len(rest)-1:])
-		return true
-	}
-	figure := func(s []byte, to *int64) bool {
-		n, rest, ok := commas(s)
-		if !ok || n < 1 || len(rest) > 0 && rest[0] != '.' && rest[0] != ' ' && rest[0] != ',' {
-			return false
+	l := limits{}
+	whole := true
+	switch m[0] {
+	case 'n', 'a':
+		rest, found := cut(m, "non-default args: {")
+		if !found {
+			rest, found = cut(m, "args: Namespace(")
 		}
-		*to = n
-		return true
-	}
-	for _, head := range [...]string{"Setting ", "Defaulting "} {
-		if rest, found := cut(m, head); found {
-			if v, found := cut(rest, "max_num_seqs to "); found {
-				ok = bytes.Contains(v, []byte(" usage context")) && figure(v, &l.slots)
-			} else if v, found := cut(rest, "max_num_batched_tokens to "); found {
-				ok = bytes.Contains(v, []byte(" usage context")) && figure(v, &l.budget)
+		if found {
+			whole = l.arguments(m[len(m)-len(rest)-1:])
+			l.args, ok = true, true
+		}
+	case 'S', 'D':
+		rest, found := cut(m, "Setting ")
+		if !found {
+			rest, found = cut(m, "Defaulting ")
+		}
+		if v, is := cut(rest, "max_num_seqs to "); found && is {
+			ok = bytes.Contains(v, []byte(" usage context")) && figure(v, &l.slots)
+		} else if v, is := cut(rest, "max_num_batched_tokens to "); found && is {
+			ok = bytes.Contains(v, []byte(" usage context")) && figure(v, &l.budget)
+		}
+	case 'M':
+		if rest, found := cut(m, "Maximum concurrency for "); found {
+			ok = l.concurrency(rest)
+		}
+	case '#':
+		if rest, found := cut(m, "# "); found {
+			if i := device(rest); i > 0 {
+				if v, found := cut(rest[i:], " blocks: "); found {
+					ok = figure(v, &l.blocks)
+				}
 			}
 		}
-	}
-	if rest, found := cut(m, "Chunked prefill is enabled with max_num_batched_tokens="); found {
-		ok = figure(rest, &l.budget)
-	} else if rest, found := cut(m, "Maximum concurrency for "); found {
-		ok = l.concurrency(rest)
-	} else if rest, found := cut(m, "# "); found {
-		if i := device(rest); i > 0 {
-			if v, found := cut(rest[i:], " blocks: "); found {
-				ok = figure(v, &l.blocks)
-			}
+	case 'C':
+		if rest, found := cut(m, "Chunked prefill is enabled with max_num_batched_tokens="); found {
+			ok = figure(rest, &l.budget)
 		}
-	} else if i := device(m); i > 0 {
+	}
+	if i := device(m); !ok && i > 0 {
 		if v, found := cut(m[i:], " KV cache size: "); found {
 			n, rest, good := commas(v)
 			if ok = good && n > 0 && hasPrefix(rest, " tokens"); ok {
@@ -105,9 +109,20 @@ func (ev *event) config(m []byte) (ok bool) {
 		}
 	}
 	if ok {
-		ev.kind = config
+		told := l // only this one goes to the heap
+		ev.kind, ev.limits, ev.torn = config, &told, !whole
 	}
 	return ok
+}
+
+// figure reads a number above zero, which ends where a word or a sentence does.
+func figure(s []byte, to *int64) bool {
+	n, rest, ok := commas(s)
+	if !ok || n < 1 || len(rest) > 0 && rest[0] != '.' && rest[0] != ' ' && rest[0] != ',' {
+		return false
+	}
+	*to = n
+	return true
 }
 
 // device returns the length of a device's name, such as GPU or cuda.
@@ -209,7 +224,7 @@ func (l *log) config(c *container, e *entry, ev *event) {
 		s = &start{pos: e.pos, at: at, own: map[int]*limits{}}
 		c.start = s
 	}
-	f := &ev.limits
+	f := ev.limits
 	for _, x := range [...]struct {
 		to   *int64
 		from int64
