@@ -38,9 +38,9 @@ var formats = []format{
 	{Format{"otlp-frames", "a 4-byte length, big-endian, before each message: JSON or protobuf, plain or compressed by itself (the collector's file exporter)", "the same", asSpans}, sniffFramed, (*run).frames},
 	spanFile(&spanfile.Jaeger), spanFile(&spanfile.Zipkin), spanFile(&spanfile.ClickHouse),
 	{formatOf(&spanfile.ClickHouseParquet), spanfile.ClickHouseParquet.Sniff, (*run).parquet},
+	{Format{"otel-console-python, -go, -js", "what these SDKs print, behind what Ray, docker, Kubernetes or compose put before each line", "the same as without", inside}, func(head []byte) bool { return spanfile.Wrapped(head) != nil }, (*run).wrapped},
 	spanFile(&spanfile.PythonConsole), spanFile(&spanfile.GoConsole),
 	{formatOf(&spanfile.JSConsole), spanfile.JSConsole.Sniff, (*run).jsConsole},
-	{Format{"otel-console-python, -go, -js", "the same behind what Ray, docker, Kubernetes or compose put before each line", "the same", inside}, func(head []byte) bool { return spanfile.Wrapped(head) != nil }, (*run).wrapped},
 	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting, and its limits where the log has its start", "how long a request waited in the queue, and its phases: no line says so"}, vllmlog.Sniff, (*run).log},
 	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests", asSpans}, otlp.SniffText, (*run).json},
 }

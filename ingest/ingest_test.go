@@ -233,6 +233,26 @@ func TestContainers(t *testing.T) {
 	}
 }
 
+// TestWrappedConsole reads what an SDK printed out of what others made of it.
+func TestWrappedConsole(t *testing.T) {
+	data := encode(t, 20, sim.Encoding{Form: sim.PythonConsole})
+	want := lines(t, Options{}, inMemory("x", data))
+	if len(want) != 20 {
+		t.Fatal(want)
+	}
+	for _, prefix := range []string{"(ProxyActor pid=1) ", "2026-08-29T10:40:00.123456789Z stdout F ", "[pod/a/b] ", "vllm-1  | "} {
+		wrapped := prefix + strings.ReplaceAll(strings.TrimSuffix(string(data), "\n"), "\n", "\n"+prefix) + "\n"
+		if got := lines(t, Options{}, inMemory("x", []byte(wrapped))); strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s differs: %.300q", prefix, got)
+		}
+		for r := range Requests(t.Context(), []Input{inMemory("x", []byte(wrapped))}, Options{}) {
+			if pos := r.Source.Pos; pos.Offset != 0 || pos.Line < 1 || r.Source.Format != "otel-console-python" {
+				t.Errorf("%s: %+v", prefix, r.Source)
+			}
+		}
+	}
+}
+
 func gzipped(t testing.TB, data []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer

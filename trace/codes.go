@@ -121,7 +121,7 @@ var Codes = []CodeInfo{
 	{ForeignLine, Note, "a line is not of this log's format and was passed over", "nothing: other programs share the stream"},
 	{BadLogLine, Degraded, "a line of the engine could not be read whole", "look at the position"},
 	{YearAssumed, Note, "the log's stamps have no year; it was taken from the source named", "give --year, or a log with the container's own stamps"},
-	{ZoneAssumed, Note, "the log's stamps have no time zone; read as UTC", "give --zone where the server's clock is another"},
+	{ZoneAssumed, Note, "stamps have no time zone; read as UTC", "give --zone where the server's clock is another"},
 	{ImpossibleDate, Degraded, "a stamp is no date of that year; the line counts without a time", "give the right --year"},
 	{ClockBackwards, Note, "stamps go back in time by more than the clock's step", "check whether several processes share the log"},
 	{AmbiguousEnd, Degraded, "an end names an id that more than one running request has; none was ended by it", "give requests ids of their own"},

@@ -41,7 +41,7 @@ func (in *input) addFlags(cmd *cobra.Command) {
 	f.StringVar(&in.to, "to", "", "only requests that arrived before `TIME`, written likewise")
 	f.StringArrayVar(&in.set, "set", nil, "state `KEY=VALUE` (model, service, replica or an attribute) where the input does not say it; KEY:=VALUE also where it does")
 	f.IntVar(&in.year, "year", 0, "the `YEAR` of a log's first line, whose stamps have none")
-	f.StringVar(&in.zone, "zone", "", "the time `ZONE` of a log's stamps, such as UTC or Europe/Berlin")
+	f.StringVar(&in.zone, "zone", "", "the time `ZONE` of stamps that have none, such as UTC or Europe/Berlin")
 	f.StringVar(&in.maxRecord, "max-record", "256MiB", "the largest `SIZE` of one record (span batch, log line)")
 	f.StringVar(&in.maxInput, "max-input", "1TiB", "the largest `SIZE` of one input once decompressed")
 	f.IntVar(&in.maxOpen, "max-open", 4_000_000, "how many `SPANS` may wait for the rest of their trace")

@@ -27,7 +27,7 @@ var JSConsole = Container{
 	NotTold:  "times below 1 µs, attributes that are nested deep, texts and lists that Node.js cuts",
 	Sniff: func(head []byte) bool {
 		head = plainText(head)
-		return has(head, "\n  traceId: '", "\n  id: '", "\n  timestamp: ", "\n  duration: ")
+		return has(head, "{\n", " traceId: '", " id: '", " timestamp: ", " duration: ")
 	},
 	step: time.Microsecond,
 }

@@ -31,7 +31,7 @@ type Container struct {
 	step    time.Duration // of its clock
 	untyped bool          // all values of attributes are text
 	logs    bool          // text between the values is a program's log
-	roots   [][]byte      // first keys, in quotes, of values behind text
+	roots   [][]byte      // first keys, in quotes, of values among text
 	value   func(*parser)
 }
 
@@ -69,7 +69,7 @@ func NewDecoder(maxRecord int64, zone *time.Location, sink Sink) *Decoder {
 func (d *Decoder) JSON(c *Container, r io.Reader, at scan.At) error {
 	d.zoned = false
 	s := scan.Stream{
-		R: r, At: at, Max: d.max, What: "spans", Keys: scan.Keys{Roots: c.roots}, Learn: true, Logs: c.logs, Buf: d.buf,
+		R: r, At: at, Max: d.max, What: "spans", Keys: scan.Keys{Roots: c.roots, Lines: c.roots}, Learn: c.roots == nil, Logs: c.logs, Buf: d.buf,
 		Issue: func(is *trace.Issue) bool { return d.sink(nil, is) },
 		Decode: func(v scan.Value) (int, bool, error) {
 			p := parser{
@@ -80,7 +80,7 @@ func (d *Decoder) JSON(c *Container, r io.Reader, at scan.At) error {
 				p.path += "."
 			}
 			c.value(&p)
-			if p.Wrong != "" && !p.told && !v.Partial && (p.mine || v.Report) {
+			if p.Wrong != "" && !p.told && !v.Partial && (p.mine || v.Report && !c.logs) {
 				p.issue(trace.BadJSON, p.Pos(p.BadAt), "%s", p.Wrong)
 			}
 			return len(v.B), p.mine, p.Err
@@ -136,7 +136,16 @@ func (p *parser) span(read func(*trace.Span) bool, place string) {
 	if p.Wrong != "" {
 		what, at := p.Wrong, p.BadAt
 		whole := p.Recover(start)
-		if (ok || p.v.Report || p.mine) && (whole || !p.v.Partial) {
+		switch {
+		case !whole && p.v.Partial: // the stream tells
+			if ok {
+				p.ours()
+			}
+		case p.c.logs && !ok && !p.mine:
+			// Programs print what looks like JSON, too.
+			p.told = true
+			p.foreign(pos)
+		case ok || p.v.Report || p.mine:
 			p.told = true
 			p.issue(trace.BadSpan, pos, "a span is broken at its byte %d: %s", at-start, what)
 		}
@@ -150,6 +159,14 @@ func (p *parser) span(read func(*trace.Span) bool, place string) {
 	s.Issues, p.Notes.List = p.Notes.List, nil
 	p.d.Spans++
 	p.give(s, nil)
+}
+
+// foreign tells of an object that is a program's log.
+func (p *parser) foreign(pos trace.Pos) {
+	is := trace.NewIssue(trace.ForeignLine, pos, "an object that is no JSON, and no span")
+	if p.Err == nil && !p.d.sink(nil, &is) {
+		p.Err = scan.ErrStopped
+	}
 }
 
 // array calls f at each member of the array at hand that is an object, and

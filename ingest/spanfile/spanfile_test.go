@@ -140,6 +140,7 @@ func TestContainers(t *testing.T) {
 			"1/0000000000000002 q 0 x=0: !bad-field"},
 		{&PythonConsole, "other objects", `{"name":"a metric"} {"name":"q","context":{"trace_id":"0x1","span_id":"0x2"}}`, "1/0000000000000002 q 0"},
 
+		{&PythonConsole, "what a program prints", "{'a': 1}\n{ starting\n" + `{"name":"q","context":{"trace_id":"0x1","span_id":"0x2"}}` + "\n", "!foreign-line\n!foreign-line\n1/0000000000000002 q 0"},
 		{&GoConsole, "no times", `{"Name":"q","SpanContext":{"TraceID":"00000000000000000000000000000001","SpanID":"00000000000000b2"},"Parent":{"TraceID":"00000000000000000000000000000000","SpanID":"0000000000000000"},"SpanKind":3,"StartTime":"0001-01-01T00:00:00Z","EndTime":"0001-01-01T00:00:00Z","Status":{"Code":"Unset"}}`,
 			"1/00000000000000b2 q 3"},
 		{&GoConsole, "beyond int64", `{"Name":"q","SpanContext":{"TraceID":"01","SpanID":"b2"},"StartTime":"2500-01-01T00:00:00Z","EndTime":"1950-01-01T00:00:00Z"}`, "1/00000000000000b2 q 0 !time-out-of-range !time-out-of-range"},

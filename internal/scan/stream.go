@@ -17,6 +17,7 @@ var ErrStopped = errors.New("stopped by the receiver")
 type Keys struct {
 	Roots [][]byte
 	Outer [][]byte // of what can only be the outermost object
+	Lines [][]byte // of what can only be the outermost object where it begins a line
 }
 
 // A Value is one JSON object of a stream.
@@ -71,6 +72,7 @@ type Stream struct {
 	lines   int  // ends of lines in it
 	behind  bool // values stand behind text, as in a log
 	control bool // the text has control characters
+	ours    bool // a torn value in it was meant to hold records
 }
 
 // skipped says what a passed-over stretch is.
@@ -136,6 +138,7 @@ func (s *Stream) Run() error {
 		s.Buf = make([]byte, 0, 64<<10)
 	}
 	s.buf, s.bad, s.line = s.Buf[:0], -1, s.At.Line
+	s.learnt = s.Keys.Lines
 	err := s.run()
 	s.Buf = s.buf
 	return err
@@ -289,7 +292,7 @@ func (s *Stream) garbage() error {
 // open begins a stretch that is passed over.
 func (s *Stream) open(i int, why skipped) {
 	s.badPos = s.pos(i)
-	s.bad, s.why, s.lines, s.control = s.base+int64(i), why, 0, false
+	s.bad, s.why, s.lines, s.control, s.ours = s.base+int64(i), why, 0, false, false
 }
 
 // flush ends the stretch that is passed over, if there is one, before s.i.
@@ -307,7 +310,7 @@ func (s *Stream) flush(atEnd bool) error {
 			what = "line"
 		}
 		is = trace.NewIssue(trace.Truncated, s.badPos, "last %s incomplete (%d bytes)", what, n)
-	case s.why == text && (s.behind || s.Logs) && !s.control:
+	case (s.why == text && (s.behind || s.Logs) || s.Logs && !s.ours) && !s.control:
 		is = trace.NewIssue(trace.ForeignLine, s.badPos, "no %s in %d bytes of text", s.What, n)
 	case s.why == text:
 		is = trace.NewIssue(trace.BadJSON, s.badPos, "%d bytes are no JSON", n)
@@ -493,7 +496,7 @@ func (s *Stream) tear(end int, large, more bool) error {
 			s.why = torn
 		}
 	} else {
-		s.bad, s.badPos, s.why, s.lines, s.control = start, pos, why, lines, false
+		s.bad, s.badPos, s.why, s.lines, s.control, s.ours = start, pos, why, lines, false, ours
 	}
 	s.i = end
 	if why == tornAtEnd {
