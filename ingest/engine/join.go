@@ -178,7 +178,7 @@ func (b *Builder) hold(n *node) *node {
 			b.tell(trace.NewIssue(trace.TooManyOpen, g.nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, len(g.nodes), b.max))
 		}
 		b.close()
-		if len(b.clocks.queue) > b.max/16 {
+		if len(b.clocks.queue) > max(b.max/16, minQueue) {
 			b.settle()
 		}
 	}

@@ -42,10 +42,18 @@ func (c offset) others() string {
 
 // bounds are what a pair's requests say: each lets the engine's span be moved
 // by low to high.
-type bounds struct{ low, high []time.Duration }
+type bounds struct {
+	low, high []time.Duration
+	last      offset // as of that many requests
+}
 
-// maxBounds is how many requests of a pair are looked at.
-const maxBounds = 1 << 20
+const (
+	maxBounds = 4 << 20 // requests that are looked at
+	maxPairs  = 1 << 16
+	// minQueue is how many requests wait at least before the clocks are
+	// estimated early, where more spans are open than may be.
+	minQueue = 1 << 12
+)
 
 // queued is something to be yielded once the clocks are known.
 type queued struct {
@@ -57,6 +65,7 @@ type queued struct {
 // clocks holds the pairs of processes.
 type clocks struct {
 	pairs map[[2]process]*bounds
+	seen  int // requests in them
 	queue []queued
 }
 
@@ -69,6 +78,9 @@ func (c *clocks) see(r *trace.Request, n *nested) {
 	}
 	k := [2]process{n.outer, n.inner}
 	p := c.pairs[k]
+	if c.seen >= maxBounds || p == nil && len(c.pairs) >= maxPairs {
+		return
+	}
 	if p == nil {
 		if c.pairs == nil {
 			c.pairs = map[[2]process]*bounds{}
@@ -76,14 +88,16 @@ func (c *clocks) see(r *trace.Request, n *nested) {
 		p = &bounds{}
 		c.pairs[k] = p
 	}
-	if len(p.low) < maxBounds {
-		p.low, p.high = append(p.low, low), append(p.high, high)
-	}
+	c.seen++
+	p.low, p.high = append(p.low, low), append(p.high, high)
 }
 
 // offset is the least by which all spans of the pair come inside. Where there is
 // none, one in a hundred may be odd.
 func (p *bounds) offset() offset {
+	if len(p.low) < 2*p.last.requests {
+		return p.last // sorting all again for each few more would not end
+	}
 	slices.Sort(p.low)
 	slices.Sort(p.high)
 	n := len(p.low)
@@ -99,6 +113,7 @@ func (p *bounds) offset() offset {
 	default:
 		c.by = high
 	}
+	p.last = c
 	return c
 }
 

@@ -108,16 +108,29 @@ func TestSkewOddOnes(t *testing.T) {
 
 // Traces that are closed early, since too many are open, are told too.
 func TestSkewEarly(t *testing.T) {
-	var all []*trace.Span
-	for i := range 50 {
+	const n = 3 * minQueue
+	b := NewBuilder(Options{MaxOpen: 6})
+	var requests []*trace.Request
+	yield := func(r *trace.Request, _ *trace.Issue) bool {
+		if r != nil {
+			requests = append(requests, r)
+		}
+		return true
+	}
+	for i := range n {
 		s := float64(10 * i)
-		all = append(all, pairOf(fmt.Sprint("r", i), "gw", "llm", s, s+3, s-0.5, s+2)...)
+		for _, sp := range pairOf(fmt.Sprint("r", i), "gw", "llm", s, s+3, s-0.5, s+2) {
+			b.Add(sp, yield)
+		}
 	}
-	got := run(Options{MaxOpen: 6}, all...)
-	if len(got.requests) != 50 {
-		t.Fatalf("%d requests", len(got.requests))
+	if len(requests) < minQueue {
+		t.Errorf("%d requests before the end: they are not told early", len(requests))
 	}
-	for _, r := range got.requests {
+	b.Finish(yield)
+	if len(requests) != n {
+		t.Fatalf("%d requests", len(requests))
+	}
+	for _, r := range requests {
 		if b := r.Breakdown(); b.Extent != 3e9 || b.Of(trace.Arrival|trace.Completion) != 5e8 {
 			t.Errorf("%s: %+v", r.ID, b)
 		}
