@@ -85,7 +85,9 @@ type segment struct {
 
 // prepare does all that one replica can do alone.
 func (p *replicaWork) prepare(stated Limits) {
-	p.tl = p.ws.newTimeline(p.rows)
+	var s sorter
+	p.ws.order(p.rows, &s)
+	p.tl = p.ws.newTimeline(p.rows, &s)
 	ds, took := p.tl.decodes(&p.ws.rows, tolerance, false)
 	p.model = fit(ds)
 	p.tol = p.clockTolerance()

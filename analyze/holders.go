@@ -58,9 +58,8 @@ func (c *Check) tenure() (tenure, Law) {
 	c.ws.told = c.told
 	c.ws.classify(res)
 	c.ws.group(res)
-	for _, p := range res.work {
-		p.prepare(c.ws.statedLimits(p, len(res.work) == 1))
-	}
+	alone := len(res.work) == 1
+	inParallel(len(res.work), func(i int) { res.work[i].prepare(c.ws.statedLimits(res.work[i], alone)) })
 	freeSpells(res.work)
 	var h tenure
 	slots := newSlots(c.readings)

@@ -3,6 +3,7 @@ package analyze
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 
 	"github.com/traceview/traceview/trace"
@@ -67,7 +68,7 @@ type event struct {
 
 // newTimeline builds the timeline of those rows, which are in an order that
 // the data decide.
-func (ws *Waits) newTimeline(rows []uint32) *timeline {
+func (ws *Waits) newTimeline(rows []uint32, sorter *sorter) *timeline {
 	tl := &timeline{origin: math.MaxInt64}
 	for _, i := range rows {
 		r := ws.rows.at(i)
@@ -110,7 +111,7 @@ func (ws *Waits) newTimeline(rows []uint32) *timeline {
 	for i, w := range tl.waits {
 		tl.events = append(tl.events, event{w.start, uint32(i), enterWaiting})
 	}
-	tl.events = sortEvents(tl.events)
+	sorter.sort(tl.events)
 	tl.edges = make([]int64, 0, len(tl.events)-2*len(tl.waits))
 	for _, e := range tl.events {
 		tl.end = e.at
@@ -183,38 +184,103 @@ func (tl *timeline) add(r *waitRow, spans []waitSpan, row uint32) {
 	}
 }
 
-// sortEvents sorts by time and keeps the order of events of one instant: by
-// digits of 11 bits, as many as the times have, for a comparison a digit costs
-// less than the twenty a comparison sort needs.
-func sortEvents(events []event) []event {
-	if len(events) < 512 {
-		slices.SortStableFunc(events, func(x, y event) int { return cmp.Compare(x.at, y.at) })
-		return events
+// A sorter sorts events by time and keeps the order of those of one instant.
+// It keeps its memory for the next time.
+type sorter struct {
+	other  []event
+	count  []uint32
+	digits [1 << digitBits]int
+}
+
+const (
+	fewEvents  = 24   // are sorted by insertion
+	manyEvents = 2048 // by their digits
+	digitBits  = 11
+)
+
+// sort cuts the time into as many equal pieces as there are events, by half,
+// and sorts what falls into one piece: events are spread over the time, and
+// nearly in order when they come, so that a piece holds few and memory is
+// passed over in one direction.
+func (s *sorter) sort(events []event) {
+	if len(events) <= fewEvents {
+		insertEvents(events, events)
+		return
 	}
-	var top uint64
-	for _, e := range events {
-		top |= uint64(e.at)
+	var last int64
+	for i := range events {
+		last = max(last, events[i].at)
 	}
-	const bits = 11
-	other := make([]event, len(events))
-	for shift := 0; shift < 64 && top>>shift > 0; shift += bits {
-		var count [1 << bits]int
-		for _, e := range events {
-			count[uint64(e.at)>>shift&(1<<bits-1)]++
+	size := bits.Len(uint(len(events) / 2))
+	shift := max(0, bits.Len64(uint64(last))-size)
+	pieces := int(last>>shift) + 1
+	s.count = slices.Grow(s.count[:0], pieces)[:pieces]
+	clear(s.count)
+	for i := range events {
+		s.count[events[i].at>>shift]++
+	}
+	var at uint32
+	for i, n := range s.count {
+		s.count[i] = at
+		at += n
+	}
+	s.other = slices.Grow(s.other[:0], len(events))[:len(events)]
+	for i := range events {
+		n := &s.count[events[i].at>>shift]
+		s.other[*n] = events[i]
+		*n++
+	}
+	from := uint32(0)
+	for _, to := range s.count {
+		switch piece := s.other[from:to]; {
+		case len(piece) == 0:
+		case len(piece) <= fewEvents:
+			insertEvents(events[from:to], piece)
+		case len(piece) < manyEvents:
+			slices.SortStableFunc(piece, func(x, y event) int { return cmp.Compare(x.at, y.at) })
+			copy(events[from:to], piece)
+		default:
+			s.byDigits(events[from:to], piece, shift)
+		}
+		from = to
+	}
+}
+
+// insertEvents writes events to dst, sorted. The two may be one.
+func insertEvents(dst, events []event) {
+	for i, e := range events {
+		for ; i > 0 && dst[i-1].at > e.at; i-- {
+			dst[i] = dst[i-1]
+		}
+		dst[i] = e
+	}
+}
+
+// byDigits writes events to dst, sorted by the lowest bits of their times, of
+// which there are so many: the rest is equal. However many events share a
+// piece of the time, it costs them no more than a few passes.
+func (s *sorter) byDigits(dst, events []event, n int) {
+	from, to := events, dst
+	for shift := 0; shift < n; shift += digitBits {
+		clear(s.digits[:])
+		for i := range from {
+			s.digits[from[i].at>>shift&(1<<digitBits-1)]++
 		}
 		at := 0
-		for i, n := range count {
-			count[i] = at
+		for i, n := range s.digits {
+			s.digits[i] = at
 			at += n
 		}
-		for _, e := range events {
-			d := uint64(e.at) >> shift & (1<<bits - 1)
-			other[count[d]] = e
-			count[d]++
+		for i := range from {
+			d := &s.digits[from[i].at>>shift&(1<<digitBits-1)]
+			to[*d] = from[i]
+			*d++
 		}
-		events, other = other, events
+		from, to = to, from
 	}
-	return events
+	if &from[0] != &dst[0] {
+		copy(dst, from)
+	}
 }
 
 // state is what a sweep carries from one event to the next.

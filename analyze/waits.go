@@ -939,7 +939,6 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 		for _, i := range w.rows {
 			res.of[i] = int32(n)
 		}
-		ws.order(w.rows)
 	}
 	return unplaced
 }
@@ -960,7 +959,7 @@ func (r *waitRow) fits(ws *Waits) bool {
 }
 
 // order sorts rows by what they are, so that the order of adding never shows.
-func (ws *Waits) order(rows []uint32) {
+func (ws *Waits) order(rows []uint32, s *sorter) {
 	at := func(r *waitRow) int64 {
 		if r.spans > 0 {
 			return ws.spans[r.span].start
@@ -975,7 +974,7 @@ func (ws *Waits) order(rows []uint32) {
 	for k, i := range rows {
 		events[k] = event{at: at(ws.rows.at(i)) - least, of: i}
 	}
-	events = sortEvents(events)
+	s.sort(events)
 	for i := 0; i < len(events); {
 		j := i + 1
 		for j < len(events) && events[j].at == events[i].at {
