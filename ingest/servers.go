@@ -207,6 +207,9 @@ type server struct {
 var split = regexp.MustCompile(`^(.*?) ?(engine \d+|\d+ engines)?$`)
 
 func engineOf(replica string) (container, engine string) {
+	if !strings.Contains(replica, "engine") {
+		return replica, "" // as nearly all are
+	}
 	m := split.FindStringSubmatch(replica)
 	if m == nil {
 		return replica, ""
