@@ -96,6 +96,7 @@ const (
 	inconsistent
 	tellsWaiting // some claim is of a waiting phase alone
 	placedFirst  // the first token's place depends on how front-end time divides
+	onTwoEngines // prefill and decode ran on two
 )
 
 // span is a stretch of time.
@@ -229,6 +230,9 @@ func (a *Analyzer) Add(r *trace.Request) {
 		if r.FirstToken.Basis != trace.Measured && b.Of(trace.Arrival|trace.Completion) > 0 {
 			w.has |= placedFirst
 		}
+	}
+	if _, ok := r.Attr(trace.Disaggregated); ok {
+		w.has |= onTwoEngines
 	}
 	w.tpot = tpot(r).Or(-1)
 	a.parts = append(a.parts, b.Parts...)

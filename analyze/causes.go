@@ -66,6 +66,7 @@ type replicaWork struct {
 	guessed   bool // the memory limit is: what runs is hardly less steady than what it holds
 	early     bool // work is taken up a step before it is computed
 	sampled   bool
+	split     bool    // its requests ran on two engines
 	free      []spell // shared by the replicas of one model
 	segments  []segment
 	sum       [causeCount]causeSum
@@ -422,7 +423,7 @@ type verdict struct {
 	guessed           bool    // the memory limit is
 	modelled          bool    // how long a step takes is known
 	hidden            bool    // holders that the data do not show may be assumed
-	sampled           bool
+	sampled, split    bool
 }
 
 // decide names the cause of a stretch. hidden says that it assumes holders
@@ -431,7 +432,7 @@ func (v *verdict) decide(s *stretch, stalled bool) (c Cause, hidden bool) {
 	n, u := float64(s.n), float64(s.u)
 	is := func(f stretchFlags) bool { return s.flags&f != 0 }
 	switch {
-	case s.n <= 0 && v.sampled:
+	case v.split, s.n <= 0 && v.sampled:
 		return CauseUnknown, false
 	case s.n <= 0:
 		return CauseHold, false
@@ -464,7 +465,7 @@ type spell struct{ start, end int64 }
 func (p *replicaWork) explain(equal bool) {
 	base := verdict{
 		slots: orInf(p.limit.Slots.Value), kv: orInf(p.limit.KV.Value),
-		budget: orInf(p.limit.Budget.Value), hidden: true, sampled: p.sampled,
+		budget: orInf(p.limit.Budget.Value), hidden: true, sampled: p.sampled, split: p.split,
 	}
 	base.guessed, base.modelled = p.guessed, p.model != nil
 	base.crowded = 4*p.took.inChunks > p.took.all
@@ -482,6 +483,9 @@ func (p *replicaWork) explain(equal bool) {
 	less.kv *= 0.97
 	more.kv *= 1.03
 
+	if p.split {
+		p.free = nil // another replica's slot is of one of the two engines only
+	}
 	p.blame = newLedger(p, equal)
 	stall, free := 0, 0
 	var (

@@ -378,6 +378,10 @@ b queued=0 scheduled=15ms last=20ms end=20ms queueing=0..15ms decode=15ms..20ms
 		{"limit from an attribute", two, WaitOptions{}, map[Cause]int64{CauseSlots: 10, CauseHold: 5}, 0, LimitData},
 		{"a stated limit goes first", two, WaitOptions{Slots: trace.Some[int64](1)}, map[Cause]int64{CauseSlots: 10, CauseHold: 5}, 0, LimitStated},
 		{"stated as a sample", two, WaitOptions{Sampled: true}, map[Cause]int64{CauseSlots: 10, CauseUnknown: 5}, 0, LimitData},
+		{"prefill and decode on two engines", `
+a queued=0 scheduled=0 last=10ms end=10ms decode=0..10ms
+b queued=0 scheduled=15ms last=20ms end=20ms queueing=0..15ms decode=15ms..20ms @disaggregated=true
+`, WaitOptions{Slots: trace.Some[int64](1)}, map[Cause]int64{CauseUnknown: 15}, 0, LimitStated},
 		{"sampled by an attribute", `
 a queued=0 scheduled=5ms last=10ms end=10ms queueing=0..5ms decode=5ms..10ms @sampling.probability=0.1
 `, WaitOptions{}, map[Cause]int64{CauseUnknown: 5}, 0, ""},

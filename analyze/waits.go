@@ -155,7 +155,7 @@ type placeRow struct {
 	place
 	resolution        int64
 	requests          int64
-	sampled           bool
+	sampled, split    bool
 	slots, budget, kv trace.Opt[int64]
 }
 
@@ -308,6 +308,9 @@ func (p *placeRow) learn(a *trace.Attr) {
 		limit = &p.budget
 	case "kv_cache_tokens", "max_total_num_tokens":
 		limit = &p.kv
+	case trace.Disaggregated:
+		p.split = p.split || a.Key == trace.Disaggregated
+		return
 	case "SampleRate":
 		p.sampled = p.sampled || number64(a.Value) > 1
 		return
@@ -396,7 +399,7 @@ func (ws *Waits) Merge(o *Waits) {
 			p := &ws.placeRows[id]
 			p.requests += q.requests
 			p.resolution = max(p.resolution, q.resolution)
-			p.sampled = p.sampled || q.sampled
+			p.sampled, p.split = p.sampled || q.sampled, p.split || q.split
 			for _, x := range []struct{ to, from *trace.Opt[int64] }{{&p.slots, &q.slots}, {&p.budget, &q.budget}, {&p.kv, &q.kv}} {
 				if v, ok := x.from.Get(); ok {
 					*x.to = trace.Some(max(x.to.Or(v), v))
@@ -496,23 +499,26 @@ type ReplicaWaits struct {
 	Clock   string `json:"clock"`
 	// Assumed: the source names no replica, and the service's requests are
 	// taken to share one engine.
-	Assumed     bool               `json:"replica_assumed"`
-	Sampled     bool               `json:"sampled"` // what ran unseen is not known
-	Requests    int64              `json:"requests"`
-	WaitingNS   int64              `json:"waiting_ns"`
-	Confidence  trace.Opt[float64] `json:"confidence"`
-	Causes      []CauseRow         `json:"causes"`
-	Limits      Limits             `json:"limits"`
-	StepModel   *StepModel         `json:"step_model"` // null: too few requests to fit one
-	ToleranceNS int64              `json:"tolerance_ns"`
-	Stalls      []StallSpan        `json:"stalls"`
-	StartNS     int64              `json:"start_ns"` // of its first event, on its clock
-	EndNS       int64              `json:"end_ns"`
-	BusyNS      int64              `json:"busy_ns"` // something ran
-	RunningMean trace.Opt[float64] `json:"running_mean"`
-	RunningPeak int64              `json:"running_peak"`
-	WaitingMean trace.Opt[float64] `json:"waiting_mean"`
-	Matrix      []BlameCell        `json:"matrix"`
+	Assumed bool `json:"replica_assumed"`
+	Sampled bool `json:"sampled"` // what ran unseen is not known
+	// Prefill and decode of some requests ran on two engines: what held which
+	// is not told apart, and every cause is unknown.
+	Disaggregated bool               `json:"disaggregated"`
+	Requests      int64              `json:"requests"`
+	WaitingNS     int64              `json:"waiting_ns"`
+	Confidence    trace.Opt[float64] `json:"confidence"`
+	Causes        []CauseRow         `json:"causes"`
+	Limits        Limits             `json:"limits"`
+	StepModel     *StepModel         `json:"step_model"` // null: too few requests to fit one
+	ToleranceNS   int64              `json:"tolerance_ns"`
+	Stalls        []StallSpan        `json:"stalls"`
+	StartNS       int64              `json:"start_ns"` // of its first event, on its clock
+	EndNS         int64              `json:"end_ns"`
+	BusyNS        int64              `json:"busy_ns"` // something ran
+	RunningMean   trace.Opt[float64] `json:"running_mean"`
+	RunningPeak   int64              `json:"running_peak"`
+	WaitingMean   trace.Opt[float64] `json:"waiting_mean"`
+	Matrix        []BlameCell        `json:"matrix"`
 }
 
 // BlameCell is the waiting of one class that is charged to another. Holder is
@@ -731,7 +737,7 @@ func (p *replicaWork) basis(c Cause) trace.Basis {
 func (p *replicaWork) result(matrix []BlameCell) ReplicaWaits {
 	rw := ReplicaWaits{
 		Service: p.key.service, Model: p.key.model, Replica: p.key.replica, Clock: p.key.clock.String(),
-		Assumed: p.key.replica == "", Sampled: p.sampled,
+		Assumed: p.key.replica == "", Sampled: p.sampled, Disaggregated: p.split,
 		Limits: p.limit, StepModel: p.model, ToleranceNS: p.tol, Stalls: p.stalls,
 		StartNS: p.tl.origin, EndNS: p.tl.origin + p.tl.end, BusyNS: p.busy, RunningPeak: int64(p.peak), Matrix: matrix,
 	}
@@ -907,7 +913,7 @@ func (ws *Waits) group(res *WaitResult) (unplaced []uint32) {
 			w = &replicaWork{ws: ws, key: p, sampled: ws.opts.Sampled}
 			byPlace[p] = w
 		}
-		w.sampled = w.sampled || ws.placeRows[i].sampled
+		w.sampled, w.split = w.sampled || ws.placeRows[i].sampled, w.split || ws.placeRows[i].split
 		placed[i] = w
 	}
 	for i := range ws.rows.n {

@@ -218,11 +218,17 @@ func (w *work) limits() []string {
 	if has(trace.Arrival | trace.Completion) {
 		say("arrival|completion is the front end before and after the engine together: the source gives only their sum.")
 	}
-	placed := int64(0)
+	placed, two := int64(0), int64(0)
 	for _, r := range w.used {
 		if r.has&placedFirst != 0 {
 			placed++
 		}
+		if r.has&onTwoEngines != 0 {
+			two++
+		}
+	}
+	if two > 0 {
+		say("%s on two engines, one for prefill and one for decode: the timeline is of the second, and why they waited is unknown.", plural(two, "request ran", "requests ran"))
 	}
 	if placed > 0 {
 		say("ttft of %s is placed by the engine's phases: it may be off by as much as the front end took.", plural(placed, "request", "requests"))

@@ -167,6 +167,9 @@ func (p *page) limits(res *analyze.WaitResult) {
 		if r.Sampled {
 			parts = append(parts, "the requests are a sample: what ran unseen is unknown")
 		}
+		if r.Disaggregated {
+			parts = append(parts, "prefill and decode ran on two engines: what held which is unknown")
+		}
 		if r.Assumed {
 			parts = append(parts, "the source names no replica: one engine is assumed")
 		}

@@ -53,6 +53,11 @@ type Nesting struct {
 	Before, After    time.Duration // from its start to the engine's, from the engine's end to its end; below zero: two clocks differ
 }
 
+// Disaggregated is the attribute, true, of a request of which one engine computed
+// the prompt and another went on from there. Its replica is the second; the
+// first stands in the attributes prefill.service and prefill.replica.
+const Disaggregated = "disaggregated"
+
 // Request is one generation served for one caller. All data is plain; copying
 // is safe as long as slices are not written through.
 type Request struct {

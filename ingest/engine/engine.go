@@ -99,7 +99,7 @@ var Engines = []Engine{
 		"where its schedulers' stages are missing (several tokenizer workers): queueing apart from prefill, preemption"},
 	{vllmV1, `llm_request with gen_ai.latency.time_in_model_prefill, _decode or _inference, or vLLM's newer scope`,
 		"v0.10.2 to the tree of 2026-09",
-		"the model, preemption (inside prefill or decode), how front-end time divides into before and after, aborted requests"},
+		"the model, preemption (inside prefill or decode), how front-end time divides into before and after, aborted requests; where prefill and decode run on two engines and the router passes no trace context on, that their two traces are one request"},
 	{vllmV0, `llm_request with gen_ai.latency.time_in_queue or time_to_first_token, and scope "vllm.llm_engine" or a V0-only key`,
 		"v0.5.1 to v0.10.1",
 		"preemption (inside decode), time before the engine's loop took the request, aborted requests"},

@@ -241,6 +241,7 @@ func lone(r *trace.Request, h half) {
 func joinHalves(r, q *trace.Request, together bool) {
 	r.Issues = append(r.Issues, q.Issues...)
 	r.Resolution = max(r.Resolution, q.Resolution)
+	r.SetAttr(trace.Disaggregated, trace.BoolValue(true))
 	if q.Service != "" {
 		r.SetAttr("prefill.service", trace.StringValue(q.Service))
 	}
