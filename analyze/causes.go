@@ -662,7 +662,7 @@ func (p *replicaWork) findStalls() {
 	var (
 		s       state
 		running []uint32
-		at      = map[uint32]int{} // where in running
+		at      = make([]uint32, len(p.tl.runs)) // where in running
 		tl      = p.tl
 		pace    = p.tempo()
 	)
@@ -673,13 +673,12 @@ func (p *replicaWork) findStalls() {
 			s.change(tl, e)
 			switch e.kind {
 			case enterRunning:
-				at[e.of] = len(running)
+				at[e.of] = uint32(len(running))
 				running = append(running, e.of)
 			case leaveRunning:
 				last := running[len(running)-1]
 				running[at[e.of]], at[last] = last, at[e.of]
 				running = running[:len(running)-1]
-				delete(at, e.of)
 			}
 		}
 		if t != gaps[0].start {

@@ -72,7 +72,7 @@ func (ws *Waits) newTimeline(rows []uint32, sorter *sorter) *timeline {
 	tl := &timeline{origin: math.MaxInt64}
 	for _, i := range rows {
 		r := ws.rows.at(i)
-		for _, s := range ws.spans[r.span : r.span+uint64(r.spans)] {
+		for _, s := range ws.spansOf(r) {
 			tl.origin = min(tl.origin, s.start)
 		}
 		if r.runEnd > r.runStart {
@@ -85,7 +85,7 @@ func (ws *Waits) newTimeline(rows []uint32, sorter *sorter) *timeline {
 	}
 	tl.runs, tl.waits = make([]run, 0, len(rows)), make([]wait, 0, waits)
 	for _, i := range rows {
-		tl.add(ws.rows.at(i), ws.spans[ws.rows.at(i).span:][:ws.rows.at(i).spans], i)
+		tl.add(ws.rows.at(i), ws.spansOf(ws.rows.at(i)), i)
 	}
 	var n [enterWaiting + 1]int
 	for i := range tl.runs {

@@ -92,10 +92,11 @@ type WaitPart struct {
 type Waits struct {
 	opts     WaitOptions
 	rows     rowList
-	added    []uint32   // the rows that were not put aside, in order
-	spans    []waitSpan // waiting, of all rows
-	text     []byte
+	added    []uint32        // the rows that were not put aside, in order
+	spans    arena[waitSpan] // waiting, of all rows
+	text     arena[byte]     // ids of all rows
 	segments []trace.Segment // scratch
+	waited   []waitSpan      // likewise
 
 	places    interner
 	files     interner
@@ -147,6 +148,45 @@ func (l *rowList) add(r *waitRow) {
 	*l.at(uint32(l.n - 1)) = *r
 }
 
+// An arena keeps short lists in blocks that never move, each list in one: what
+// came before is not copied again and again while more comes in.
+type arena[T any] struct{ blocks [][]T }
+
+const (
+	firstBlock = 1 << 6 // values; each block has twice as many as the last, up to
+	mostBlock  = 1 << 14
+)
+
+// add keeps a copy of the list and returns where it is: the block, and the
+// place in it in the lower half.
+func (a *arena[T]) add(list []T) uint64 {
+	n := len(a.blocks) - 1
+	if n < 0 || len(list) > cap(a.blocks[n])-len(a.blocks[n]) {
+		size := firstBlock
+		if n >= 0 {
+			size = min(2*cap(a.blocks[n]), mostBlock)
+		}
+		a.blocks = append(a.blocks, make([]T, 0, max(size, len(list))))
+		n++
+	}
+	at := len(a.blocks[n])
+	a.blocks[n] = append(a.blocks[n], list...)
+	return uint64(n)<<32 | uint64(at)
+}
+
+// get returns the list of length n that add kept at that place.
+func (a *arena[T]) get(at uint64, n uint32) []T {
+	from := at & math.MaxUint32
+	return a.blocks[at>>32][from : from+uint64(n)]
+}
+
+// take makes b's lists a's own. Their places grow by what it returns.
+func (a *arena[T]) take(b *arena[T]) (by uint64) {
+	by = uint64(len(a.blocks)) << 32
+	a.blocks = append(a.blocks, b.blocks...)
+	return by
+}
+
 // waitSpan is a stretch of waiting.
 type waitSpan struct{ start, end int64 }
 
@@ -186,11 +226,10 @@ func (ws *Waits) Aside(r *trace.Request) { ws.add(r) }
 func (ws *Waits) add(r *trace.Request) {
 	w := waitRow{
 		in: tokens(r.Input), cached: tokens(r.Cached), out: tokens(r.Output),
-		span: uint64(len(ws.spans)), text: uint64(len(ws.text)),
 		tie: tieOf(r), offset: r.Source.Pos.Offset, line: int32(min(r.Source.Pos.Line, math.MaxInt32)),
 		file: ws.files.id(r.Source.Pos.File), queues: r.Queued.Present() && r.Scheduled.Present(), queued: int64(r.Queued.At),
 	}
-	ws.segments = r.Segments(ws.segments[:0])
+	ws.segments, ws.waited = r.Segments(ws.segments[:0]), ws.waited[:0]
 	const compute = trace.Prefill | trace.Decode
 	var (
 		began, ended, prefilled trace.Opt[trace.Time] // of its compute, as segments tell
@@ -200,12 +239,12 @@ func (ws *Waits) add(r *trace.Request) {
 		last = s.End
 		switch {
 		case s.Phase.Kind() == trace.Waiting:
-			n := len(ws.spans)
-			if n > int(w.span) && ws.spans[n-1].end == int64(s.Start) {
-				ws.spans[n-1].end = int64(s.End) // queued, and pushed back at once
+			n := len(ws.waited)
+			if n > 0 && ws.waited[n-1].end == int64(s.Start) {
+				ws.waited[n-1].end = int64(s.End) // queued, and pushed back at once
 				continue
 			}
-			ws.spans = append(ws.spans, waitSpan{int64(s.Start), int64(s.End)})
+			ws.waited = append(ws.waited, waitSpan{int64(s.Start), int64(s.End)})
 		case s.Phase&compute != 0 && s.Phase&^compute == 0:
 			began, ended = trace.Some(began.Or(s.Start)), trace.Some(s.End)
 			if s.Phase == trace.Prefill {
@@ -213,11 +252,11 @@ func (ws *Waits) add(r *trace.Request) {
 			}
 		}
 	}
-	w.spans = uint32(len(ws.spans) - int(w.span))
+	w.span, w.spans = ws.spans.add(ws.waited), uint32(len(ws.waited))
 	ws.runOf(r, &w, began, ended, prefilled, last)
 
-	ws.text = append(ws.text, cmp.Or(r.ID, r.TraceID)...)
-	w.id = uint32(uint64(len(ws.text)) - w.text)
+	ws.key = append(ws.key[:0], cmp.Or(r.ID, r.TraceID)...)
+	w.text, w.id = ws.text.add(ws.key), uint32(len(ws.key))
 	w.place, w.dim = ws.placeOf(r), ws.dimOf(r)
 	ws.rows.add(&w)
 }
@@ -411,15 +450,13 @@ func (ws *Waits) Merge(o *Waits) {
 	for _, i := range o.added {
 		ws.added = append(ws.added, i+uint32(ws.rows.n))
 	}
-	span, text := uint64(len(ws.spans)), uint64(len(ws.text))
+	span, text := ws.spans.take(&o.spans), ws.text.take(&o.text)
 	for i := range o.rows.n {
 		w := *o.rows.at(uint32(i))
 		w.span, w.text = w.span+span, w.text+text
 		w.dim, w.file, w.place = dims[w.dim], files[w.file], places[w.place]
 		ws.rows.add(&w)
 	}
-	ws.spans = append(ws.spans, o.spans...)
-	ws.text = append(ws.text, o.text...)
 	ws.readings = append(ws.readings, o.readings...)
 	ws.told = append(ws.told, o.told...)
 }
@@ -697,7 +734,7 @@ func (res *WaitResult) Charged(i int) int64 {
 	return res.charges[res.ws.added[i]]
 }
 
-func (ws *Waits) spansOf(r *waitRow) []waitSpan { return ws.spans[r.span : r.span+uint64(r.spans)] }
+func (ws *Waits) spansOf(r *waitRow) []waitSpan { return ws.spans.get(r.span, r.spans) }
 
 func (s *causeSum) add(o causeSum) {
 	s.ns += o.ns
@@ -968,7 +1005,7 @@ func (r *waitRow) fits(ws *Waits) bool {
 func (ws *Waits) order(rows []uint32, s *sorter) {
 	at := func(r *waitRow) int64 {
 		if r.spans > 0 {
-			return ws.spans[r.span].start
+			return ws.spansOf(r)[0].start
 		}
 		return r.runStart
 	}
@@ -1154,7 +1191,7 @@ func (ws *Waits) holders(res *WaitResult) {
 		r := ws.rows.at(uint32(i))
 		p := res.work[res.of[i]]
 		h := Holder{
-			ID: string(ws.text[r.text : r.text+uint64(r.id)]), Class: ws.classNames[r.class],
+			ID: string(ws.text.get(r.text, r.id)), Class: ws.classNames[r.class],
 			Service: p.key.service, Model: p.key.model, Replica: p.key.replica,
 			Input: r.in, Output: r.out,
 			File: ws.files.names[r.file], Line: int(r.line), Offset: r.offset, ScheduledNS: r.runStart, EndNS: r.runEnd, ChargedNS: res.charges[i],
