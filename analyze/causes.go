@@ -242,7 +242,7 @@ func (p *replicaWork) sweep() {
 		anew   int64 // when the last of those that were pushed back has computed what it had
 	)
 	if len(tl.waits) > 0 {
-		p.stretches = make([]stretch, 0, len(events))
+		p.stretches = make([]stretch, 0, tl.instants)
 	}
 	for i := 0; i < len(events); {
 		t := events[i].at

@@ -19,8 +19,9 @@ type timeline struct {
 	events []event
 	// edges are the distinct instants at which a step began or ended: work was
 	// taken up, a first or a last token came, a request was pushed back.
-	edges []int64
-	end   int64 // of the last event
+	edges    []int64
+	instants int   // at which something happened
+	end      int64 // of the last event
 }
 
 // A run is a stretch during which a request held the replica. Until first it
@@ -113,7 +114,10 @@ func (ws *Waits) newTimeline(rows []uint32, sorter *sorter) *timeline {
 	}
 	sorter.sort(tl.events)
 	tl.edges = make([]int64, 0, len(tl.events)-2*len(tl.waits))
-	for _, e := range tl.events {
+	for i, e := range tl.events {
+		if i == 0 || e.at != tl.end {
+			tl.instants++
+		}
 		tl.end = e.at
 		if tl.isEdge(e) && (len(tl.edges) == 0 || tl.edges[len(tl.edges)-1] != e.at) {
 			tl.edges = append(tl.edges, e.at)
