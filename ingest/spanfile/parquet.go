@@ -21,8 +21,9 @@ import (
 // otel_traces FORMAT Parquet. Stamps are UTC, to the step that their column
 // states.
 //
-// A file that is no file of its own is held in memory. A page of it is held
-// whole; Parquet's own bound of one is 2 GiB.
+// A file that is no file of its own is held in memory, and so is a page of each
+// column: rows whose pages are larger together than a record may be are passed
+// over.
 var ClickHouseParquet = Container{
 	Name:     "clickhouse-parquet",
 	Evidence: `a Parquet file with the columns "TraceId", "SpanId" and "SpanName"`,
@@ -139,7 +140,20 @@ func (d *Decoder) Parquet(r io.ReaderAt, size int64, at scan.At) (known bool, er
 		return false, t.Err
 	}
 	n := 0
-	for _, g := range f.RowGroups() {
+	groups := f.Metadata().RowGroups
+	for i, g := range f.RowGroups() {
+		if i < len(groups) {
+			switch held, err := largestPages(r, size, &groups[i]); {
+			case err != nil:
+				is := trace.NewIssue(trace.BadCompression, pos, "the Parquet file is damaged after %d rows", n)
+				is.Err = err
+				t.give(nil, &is)
+				continue
+			case held > d.max:
+				t.issue(trace.RecordTooLarge, pos, "the pages that %d rows need at one time have %d bytes", groups[i].NumRows, held)
+				continue
+			}
+		}
 		if err := t.group(g, &n); err != nil && t.Err == nil {
 			is := trace.NewIssue(trace.BadCompression, pos, "the Parquet file is damaged after %d rows", n)
 			is.Err = err
@@ -151,6 +165,53 @@ func (d *Decoder) Parquet(r io.ReaderAt, size int64, at scan.At) (known bool, er
 	}
 	return true, t.Err
 }
+
+// largestPages returns how many bytes the largest pages of a row group's
+// columns have together once they are decompressed: so much of it is held at one
+// time. The pages' headers are read and no more.
+func largestPages(r io.ReaderAt, size int64, g *format.RowGroup) (held int64, err error) {
+	head := make([]byte, 4<<10)
+	var window []byte // of head, what there is from off on
+	for i := range g.Columns {
+		c := &g.Columns[i].MetaData
+		off := c.DataPageOffset
+		if d := c.DictionaryPageOffset; d > 0 && d < off {
+			off = d
+		}
+		end := min(size, off+c.TotalCompressedSize)
+		largest := int64(0)
+		window = nil
+		for off >= 0 && off < end {
+			w := thriftWalk{b: window}
+			packed, plain := w.page()
+			switch {
+			case w.bad && len(window) < len(head) && int64(len(window)) < size-off:
+				n, err := r.ReadAt(head[:min(int64(len(head)), size-off)], off)
+				if err != nil && err != io.EOF {
+					return 0, err
+				}
+				if n == len(window) {
+					return 0, io.ErrUnexpectedEOF
+				}
+				window = head[:n]
+				continue
+			case w.bad && len(head) < maxHeader && int64(len(window)) < size-off: // with long statistics
+				head = make([]byte, 4*len(head))
+				continue
+			case w.bad || packed < 0 || plain < 0:
+				return 0, errors.New("a page's header is not well-formed")
+			}
+			largest = max(largest, packed, plain)
+			off += int64(len(window)-len(w.b)) + packed
+			window = w.b[min(int64(len(w.b)), packed):]
+		}
+		held += largest
+	}
+	return held, nil
+}
+
+// maxHeader is how long a page's header may be.
+const maxHeader = 16 << 20
 
 // guard turns a panic of the library, which trusts what a file says of itself,
 // into an error.
@@ -436,6 +497,33 @@ func (w *thriftWalk) structure(depth int) {
 		w.value(h&15, depth, true)
 	}
 }
+
+// page passes over a page's header and returns the size that the page has in
+// the file and once it is decompressed.
+func (w *thriftWalk) page() (packed, plain int64) {
+	for id := int64(0); !w.bad; {
+		h := w.byte()
+		if h == 0 || w.bad {
+			break
+		}
+		if delta := int64(h >> 4); delta > 0 {
+			id += delta
+		} else {
+			id = zigzag(w.uvarint())
+		}
+		switch {
+		case h&15 == 5 && id == 2:
+			plain = zigzag(w.uvarint())
+		case h&15 == 5 && id == 3:
+			packed = zigzag(w.uvarint())
+		default:
+			w.value(h&15, 0, true)
+		}
+	}
+	return packed, plain
+}
+
+func zigzag(v uint64) int64 { return int64(v>>1) ^ -int64(v&1) }
 
 // value passes over a value of a type. As a field, a boolean is in its header.
 func (w *thriftWalk) value(typ byte, depth int, field bool) {

@@ -84,6 +84,12 @@ func TestBrokenParquet(t *testing.T) {
 	for i := 4; i < 60; i++ { // the first pages' headers
 		page[i] ^= 0x5a
 	}
+	spans := captured()
+	spans[0].StatusMessage = strings.Repeat("x", 2<<20)
+	var bomb bytes.Buffer
+	if err := sim.Encode(&bomb, spans, sim.Encoding{Form: sim.ClickHouseParquet}); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, want string
 		data       []byte
@@ -95,6 +101,7 @@ func TestBrokenParquet(t *testing.T) {
 		{"nested deep", "bad-compression", footer(bytes.Repeat([]byte{0x1c}, 1000))},
 		{"an empty footer", "bad-compression", footer([]byte{0})},
 		{"pages damaged", "bad-compression", page},
+		{"a page too large", "record-too-large", bomb.Bytes()},
 	} {
 		spans, codes, _ := readParquet(t, tt.data)
 		if strings.Join(codes, " ") != tt.want || len(spans) > 0 {
