@@ -104,7 +104,7 @@ var Codes = []CodeInfo{
 	{MissingParent, Note, "a span names a parent that is not in the input", "add the parent's file if the time outside the engine matters"},
 	{SelfParent, Note, "a span is its own parent; the link was ignored", "report it to the exporter's authors"},
 	{ParentCycle, Note, "spans are each other's parents; the links were ignored", "report it to the exporter's authors"},
-	{ClockSkew, Degraded, "a child lies outside its parent: two clocks differ; durations were kept, places are derived", "synchronise the hosts' clocks"},
+	{ClockSkew, Degraded, "the clocks of two services differ: one constant puts all their spans inside those around them, and all were moved by it; or none does, and nothing was moved. No duration changed", "synchronise the hosts' clocks"},
 	{ClockAdjusted, Degraded, "the trace's store moved the span by its own estimate of clock skew: its place is not what was measured", "take the trace from the collector, or have the store leave clocks alone (Jaeger: max-clock-skew-adjustment 0)"},
 	{PartialTrace, Degraded, "the trace's store says that it gave only a part of the trace", "ask for the trace again without a filter, or raise the store's limit"},
 	{BadNumber, Degraded, "a number is not finite or cannot be read; it counts as not reported", "report it to the engine's authors"},
