@@ -686,7 +686,7 @@ func (p *replicaWork) findStalls() {
 		}
 		level, scatter, late := pace.near(gaps[0], p.stalls, tl.origin)
 		if stall, ok := p.judge(gaps[0], running, &s, level, scatter); ok {
-			stall.Confirmed = stall.Confirmed && late <= lateShare
+			stall.Confirmed = stall.Confirmed && late <= lateShare && p.lateBeside(gaps[0], running, p.models(pace, gaps[0]))
 			p.stalls = append(p.stalls, stall)
 		}
 		gaps = gaps[1:]
@@ -702,6 +702,7 @@ type paced struct {
 	end   int64
 	ratio float64
 	ns    float64
+	of    int // run
 }
 
 func (p *replicaWork) tempo() (all tempo) {
@@ -711,7 +712,7 @@ func (p *replicaWork) tempo() (all tempo) {
 	for i := range p.decodes {
 		d := &p.decodes[i]
 		if want := p.model.predict(d); d.counts() && want > 0 {
-			all = append(all, paced{p.tl.runs[i].end, d.ns / want, d.ns})
+			all = append(all, paced{p.tl.runs[i].end, d.ns / want, d.ns, i})
 		}
 	}
 	slices.SortFunc(all, func(x, y paced) int { return cmp.Or(cmp.Compare(x.end, y.end), cmp.Compare(x.ratio, y.ratio)) })
@@ -754,12 +755,49 @@ func (all tempo) near(gap spell, stalls []StallSpan, origin int64) (level, scatt
 	return level, 1.4826 * ratios[len(ratios)/2], float64(n) / float64(len(last))
 }
 
+// models returns what steps cost just before a gap, and just behind it: where
+// an engine has become slower, one model for all is wrong by more where few or
+// many run. Nil where there is too little.
+func (p *replicaWork) models(all tempo, gap spell) (ms [2]*StepModel) {
+	n, _ := slices.BinarySearchFunc(all, gap.start+1, func(x paced, t int64) int { return cmp.Compare(x.end, t) })
+	var rows [2][]decode
+	for _, x := range all[max(0, n-2*paceDecodes):n] {
+		rows[0] = append(rows[0], p.decodes[x.of])
+	}
+	for _, x := range all[n:min(len(all), n+10*paceDecodes)] {
+		if p.tl.runs[x.of].first >= gap.end && len(rows[1]) < 2*paceDecodes {
+			rows[1] = append(rows[1], p.decodes[x.of])
+		}
+	}
+	for k := range rows {
+		if len(rows[k]) >= paceDecodes {
+			ms[k] = fit(rows[k])
+		}
+	}
+	return ms
+}
+
 const (
 	paceDecodes = 50 // that ended last before a gap
 	fewDecodes  = 10 // tell of no pace
 	lateBy      = 3  // standard deviations
 	lateShare   = 0.05
 )
+
+// lateBeside reports whether the decodes across a gap are late by those models
+// too.
+func (p *replicaWork) lateBeside(gap spell, running []uint32, models [2]*StepModel) bool {
+	for _, m := range models {
+		for _, i := range running {
+			d := &p.decodes[i]
+			if m != nil && d.steps > 0 && p.tl.runs[i].first < gap.end && p.tl.runs[i].end >= gap.end &&
+				d.ns-m.predict(d) < float64(gap.end-gap.start)/2 {
+				return false
+			}
+		}
+	}
+	return true
+}
 
 // judge tells a stall from a silence. running are those in flight when the gap
 // begins, s is the state then; level and scatter are the pace of decodes before
