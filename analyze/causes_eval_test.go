@@ -350,20 +350,24 @@ func TestCausesConfidence(t *testing.T) {
 var spans = []variant{{name: "V1"}, {name: "child spans", child: true}}
 
 // TestCausesLongPrompts: a tenant with prompts of 30,000 tokens is charged
-// with the waiting of a small one.
+// with the waiting of a small one, as much as is true: 0.9 and more by most
+// seeds, not by all.
 func TestCausesLongPrompts(t *testing.T) {
 	for _, v := range spans {
-		tr := try(t, scenario(t, 1, "long prompts, 30,000 tokens"), v)
-		sum := 0.0
-		for k, ns := range tr.cells {
-			if k[0] == "chat" {
-				sum += ns
+		for _, seed := range []uint64{1, 2, 3, 15} {
+			tr := try(t, scenario(t, seed, "long prompts, 30,000 tokens"), v)
+			charged := func(cells map[[2]string]float64) float64 {
+				sum := 0.0
+				for _, holder := range []string{"", "chat", "big"} {
+					sum += cells[[2]string{"chat", holder}]
+				}
+				return share(cells[[2]string{"chat", "big"}], sum)
 			}
-		}
-		got := share(tr.cells[[2]string{"chat", "big"}], sum)
-		t.Logf("%s: %.3f of what chat waited is charged to big", v.name, got)
-		if got < 0.9 {
-			t.Errorf("%s: %.3f of what chat waited is charged to big: %s", v.name, got, tr)
+			got, want := charged(tr.cells), charged(tr.truth)
+			t.Logf("%s, seed %d: %.3f of what chat waited is charged to big, %.3f in truth", v.name, seed, got, want)
+			if math.Abs(got-want) > 0.02 || want >= 0.9 && got < 0.9 {
+				t.Errorf("%s, seed %d: %.3f of what chat waited is charged to big, not %.3f: %s", v.name, seed, got, want, tr)
+			}
 		}
 	}
 }
@@ -466,60 +470,118 @@ func drawn(rnd *rand.Rand) sim.Engine {
 // tooSure reports whether more is claimed than 5 points above the truth.
 func (tr *trial) tooSure() bool { return tr.confidence() > tr.accuracy()+0.05 }
 
-// TestCausesDrawn: nor is too much claimed of engines that nobody thought of.
-// The benchmark does the same for more, with the engines of which it is.
-func TestCausesDrawn(t *testing.T) {
+// drawnSeed begins a sequence of engines that no rule was made on.
+const drawnSeed = 3001
+
+// drawnScore infers the causes of the first so many engines drawn at random, in
+// both ways of seeing them, and returns a line for each way, and one for each
+// trial of which too much is claimed.
+func drawnScore(t testing.TB, engines int) (lines, tooSure []string) {
 	rnd := rand.New(rand.NewPCG(drawnSeed, 1))
-	for i := range 12 {
+	sum := make([][4]float64, len(spans))
+	over := make([]int, len(spans))
+	for i := range engines {
 		run, err := drawn(rnd).Run()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range spans {
-			if tr := infer(run, v); tr.tooSure() {
-				t.Errorf("engine %d, %s: %+v\n\t%s", i, v.name, run.Engine, tr)
+		for k, v := range spans {
+			tr := infer(run, v)
+			m := &sum[k]
+			m[0] += tr.accuracy() / float64(engines)
+			m[1] += tr.confidence() / float64(engines)
+			m[2] += tr.blameError() / float64(engines)
+			m[3] = max(m[3], tr.confidence()-tr.accuracy())
+			if tr.tooSure() {
+				over[k]++
+				tooSure = append(tooSure, fmt.Sprintf("engine %d, %s: %+v\n\t%s", i, v.name, run.Engine, tr))
 			}
 		}
 	}
+	for k, v := range spans {
+		m := sum[k]
+		lines = append(lines, fmt.Sprintf("%-12s %3d engines: right %.3f, stated %.3f, blame off by %.3f; above the truth by more than 0.05 in %d, by %.3f at most",
+			v.name, engines, m[0], m[1], m[2], over[k], m[3]))
+	}
+	return lines, tooSure
 }
 
-// drawnSeed begins a sequence of engines that no rule was made on.
-const drawnSeed = 3001
+// TestCausesDrawn: nor is too much claimed of engines that nobody thought of.
+// The benchmark does the same for more, and names the engines of which it is.
+func TestCausesDrawn(t *testing.T) {
+	const few = 12
+	lines, tooSure := drawnScore(t, few)
+	for _, s := range tooSure {
+		t.Errorf("too sure: %s", s)
+	}
+	analyze.NoteBlock(t, "drawn", func() []string { return lines }, func() []string {
+		all, _ := drawnScore(t, 240)
+		return slices.Concat(lines, all)
+	})
+}
 
-// BenchmarkCausesDrawn measures causes on engines drawn at random: the means,
-// and the engines of which too much was claimed. It is run once:
+// BenchmarkCausesDrawn prints how right causes are on many engines drawn at
+// random. It is run once:
 //
 //	go test ./analyze -run NONE -bench CausesDrawn -benchtime 1x
 func BenchmarkCausesDrawn(b *testing.B) {
-	const engines = 240
 	for b.Loop() {
-		rnd := rand.New(rand.NewPCG(drawnSeed, 1))
-		var out strings.Builder
-		sum := map[string]*[4]float64{}
-		for i := range engines {
-			run, err := drawn(rnd).Run()
-			if err != nil {
-				b.Fatal(err)
-			}
-			for _, v := range spans {
-				tr := infer(run, v)
-				if sum[v.name] == nil {
-					sum[v.name] = new([4]float64)
-				}
-				m := sum[v.name]
-				m[0] += tr.accuracy() / engines
-				m[1] += tr.confidence() / engines
-				m[2] += tr.blameError() / engines
-				if tr.tooSure() {
-					m[3]++
-					fmt.Fprintf(&out, "engine %d too sure, %s: %+v\n\t%s\n", i, v.name, run.Engine, tr)
-				}
-			}
-		}
-		for _, v := range spans {
-			m := sum[v.name]
-			fmt.Fprintf(&out, "%-12s acc %.3f conf %.3f blame %.3f, too sure %v of %d\n", v.name, m[0], m[1], m[2], m[3], engines)
-		}
-		fmt.Println(out.String())
+		lines, tooSure := drawnScore(b, 240)
+		fmt.Println(strings.Join(slices.Concat(tooSure, lines), "\n"))
 	}
+}
+
+// TestNoteCauses holds the note to the scenarios' scores.
+func TestNoteCauses(t *testing.T) {
+	const seed = 3
+	one := func(s sim.Scenario) string { return fmt.Sprintf("%-27s %s", s.Name, try(t, s, variant{})) }
+	t.Run("scenarios", func(t *testing.T) {
+		all := sim.Scenarios(seed)
+		lines := func(of []sim.Scenario) (out []string) {
+			for _, s := range of {
+				out = append(out, one(s))
+			}
+			return out
+		}
+		analyze.NoteBlock(t, "scenarios", func() []string { return lines(all[:3]) }, func() []string { return lines(all) })
+	})
+	t.Run("variants", func(t *testing.T) {
+		line := func(v variant) string {
+			var m [3]float64
+			var said, was, both [analyze.CauseStep + 1]float64
+			n, over := 0.0, 0
+			for _, s := range sim.Scenarios(seed) {
+				tr := try(t, s, v)
+				if tr == nil {
+					continue
+				}
+				n++
+				m[0] += tr.accuracy()
+				m[1] += tr.confidence()
+				m[2] += tr.blameError()
+				if tr.tooSure() {
+					over++
+				}
+				// Each scenario counts alike.
+				for c := range said {
+					said[c] += share(tr.said[c], tr.waiting)
+					was[c] += share(tr.was[c], tr.waiting)
+					both[c] += share(tr.both[c], tr.waiting)
+				}
+			}
+			out := fmt.Sprintf("%-26s right %.3f stated %.3f blame %.3f too sure %d of %.0f", v.name, m[0]/n, m[1]/n, m[2]/n, over, n)
+			for _, c := range analyze.Causes() {
+				if c != analyze.CauseUnknown {
+					out += fmt.Sprintf("  %s P %.2f R %.2f", c, share(both[c], said[c]), share(both[c], was[c]))
+				}
+			}
+			return out
+		}
+		analyze.NoteBlock(t, "variants", func() []string { return nil }, func() (out []string) {
+			for _, v := range variants {
+				out = append(out, line(v))
+			}
+			return out
+		})
+	})
 }
