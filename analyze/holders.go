@@ -65,8 +65,10 @@ func (c *Check) tenure() (tenure, Law) {
 	slots := newSlots(c.readings)
 	for i, p := range res.work {
 		p.explain(false)
-		h.replica(p)
-		slots.replica(p)
+		if !p.split { // else the waits are of two engines, and the holders of one
+			h.replica(p)
+			slots.replica(p)
+		}
 		res.work[i] = nil
 	}
 	return h, slots.law()

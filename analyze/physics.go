@@ -273,7 +273,8 @@ func (p *physics) add(r *trace.Request, b *trace.Breakdown) {
 		if strings.HasPrefix(r.Source.Engine, "vllm") {
 			p.vllm++
 		}
-		if slices.ContainsFunc(r.Issues, func(i trace.Issue) bool { return i.Code == trace.MissingParent }) {
+		// Where the outer span is there, it is its parent that is missing.
+		if !r.Outer.Present() && slices.ContainsFunc(r.Issues, func(i trace.Issue) bool { return i.Code == trace.MissingParent }) {
 			p.orphans++
 		}
 	}

@@ -88,3 +88,13 @@ func TestSampleReports(t *testing.T) {
 		}
 	}
 }
+
+// Layers around an engine, and requests on two, break no law.
+func TestSampleChecks(t *testing.T) {
+	for _, name := range []string{"sglang-pd.jsonl.gz", "llm-d.jsonl.gz", "vllm-instrumented.jsonl", "ray-serve.jsonl.gz", "dynamo.pb", "litellm.jsonl", "sglang.jsonl.gz"} {
+		var out, errs bytes.Buffer
+		if status := run(context.Background(), []string{"check", filepath.Join(root, "samples", name)}, nil, &out, &errs); status != 0 || strings.Contains(out.String(), "FAILS") {
+			t.Errorf("%s: status %d\n%s%s", name, status, out.String(), errs.String())
+		}
+	}
+}
