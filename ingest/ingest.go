@@ -2,10 +2,11 @@
 // [trace.Request] for each generation that they tell of. Nothing is lost in
 // silence: what could not be read, or was odd, comes as a [trace.Issue].
 //
-// The containers of OpenTelemetry spans are in ingest/otlp, the engines'
-// meaning of spans in ingest/engine, vLLM's text log in ingest/vllmlog. This
-// package opens, recognises, decompresses and joins. Package analyze comes
-// next.
+// OpenTelemetry's own containers of spans are in ingest/otlp, those of others
+// (stores, consoles, tables) in ingest/spanfile, the engines' meaning of spans
+// in ingest/engine, vLLM's text log in ingest/vllmlog. This package opens,
+// recognises, decompresses, takes archives apart and joins. Package analyze
+// comes next.
 package ingest
 
 import (
