@@ -87,6 +87,16 @@ func pair(nodes []*node, links []link, order []int32) {
 			join(p, d)
 			o.plains = 0
 		}
+		if isWhole(n) {
+			// Both halves of a request are below it: what is left is alone.
+			if o.prefills == 1 {
+				links[o.prefill].alone = true
+			}
+			if o.decodes == 1 {
+				links[o.decode].alone = true
+			}
+			o.prefills, o.decodes = 0, 0
+		}
 		if p := links[i].parent; p >= 0 {
 			up := &opens[p]
 			up.some += o.some
@@ -108,7 +118,7 @@ func pair(nodes []*node, links []link, order []int32) {
 	free := left[:0]
 	var prefills, decodes, lastP, lastD int32
 	for _, i := range left {
-		if links[i].into >= 0 || links[i].from >= 0 {
+		if links[i].into >= 0 || links[i].from >= 0 || links[i].alone {
 			continue
 		}
 		free = append(free, i)
@@ -143,6 +153,11 @@ func pair(nodes []*node, links []link, order []int32) {
 		}
 		join(p, i)
 	}
+}
+
+// isWhole reports whether n is a layer's span of one whole request.
+func isWhole(n *node) bool {
+	return n.engine == llmd || n.dynamo != nil && n.name == "http-request"
 }
 
 // splits reports whether n is a router's span that sent its request to two

@@ -230,6 +230,7 @@ type link struct {
 	odd                 trace.Code  // what is wrong with the link to its parent
 	half                half        // which of two engines it is of, by itself or what is above
 	into, from          int32       // of the halves of a request: the one that goes on, and the one before
+	alone               bool        // a half whose other one is known to be missing
 	halved              bool        // a half that goes on elsewhere is at or below
 	covered             bool        // it or a span above is below one whose request was yielded
 	nested              bool        // it reads as a request, but another above or below it counts
@@ -268,7 +269,7 @@ func (b *Builder) close() {
 		l, n := &links[i], nodes[i]
 		l.owner = -1
 		if p := l.parent; p >= 0 {
-			l.owner, l.covered = links[p].owner, links[p].covered || nodes[p].apart
+			l.owner, l.covered = links[p].owner, links[p].covered
 			l.served = links[p].served || nodes[p].kind == trace.KindServer
 			l.half = links[p].half
 			if l.odd == "" {
@@ -278,7 +279,6 @@ func (b *Builder) close() {
 		if n.half != noHalf {
 			l.half = n.half
 		}
-		l.covered = l.covered || n.apart
 		if l.covered {
 			l.nested = n.engine != "" && n.hasLatency()
 			n.engine, n.phase = "", 0
@@ -288,7 +288,7 @@ func (b *Builder) close() {
 		}
 		// Prefill and decode below a span of no engine make it a request's.
 		if n.phase&(trace.Prefill|trace.Decode) != 0 && l.owner < 0 {
-			if p := l.parent; p >= 0 && nodes[p].phase == 0 && nodes[p].kind != trace.KindClient {
+			if p := l.parent; p >= 0 && nodes[p].phase == 0 && !nodes[p].apart && nodes[p].kind != trace.KindClient {
 				nodes[p].engine, nodes[p].sample = phaseSpans, sampled(nodes[p])
 			}
 		}
@@ -401,7 +401,7 @@ func (b *Builder) emit(nodes []*node, links []link) {
 		l := &links[i]
 		if !found && !l.covered {
 			root := l.parent < 0 && (n.parentID == "" || l.odd == trace.SelfParent || l.odd == trace.ParentCycle)
-			if n.kind == trace.KindServer && !l.served || !servers && root {
+			if !n.apart && (n.kind == trace.KindServer && !l.served || !servers && root) {
 				n.engine = unknown
 			}
 		}

@@ -207,6 +207,18 @@ func TestLLMD(t *testing.T) {
 		"z vllm-v1 incomplete arrival=0 queued=~1.75 scheduled=~2.25 first=~2.5 | arrival=0.5 queueing=0.5 prefill=0.25 arrival|completion=1.25 | half-request")
 }
 
+// A half whose other one is missing is not joined with another request's.
+func TestHalvesOfTwoCalls(t *testing.T) {
+	agent := mk(nil, "agent", "workflow", internal, 0, 20)
+	f1 := mk(agent, "proxy", "forward_request", server, 0, 5, "llm_d.pd_proxy.disaggregation_used", true)
+	p := mk(f1, "proxy", "prefill", internal, 0.5, 2.5, "llm_d.pd_proxy.prefill.status_code", 200)
+	f2 := mk(agent, "proxy", "forward_request", server, 6, 11, "llm_d.pd_proxy.disaggregation_used", false)
+	d := mk(f2, "proxy", "decode", internal, 6.5, 10.5, "llm_d.pd_proxy.decode.streaming", true)
+	check(t, run(Options{}, agent, f1, p, f2, d, vllmV1At(p, "one", 0.5, 2.5, "out", 1), vllmV1At(d, "two", 6.5, 10.5)),
+		"one vllm-v1 incomplete arrival=0 queued=~1.75 scheduled=~2.25 first=~2.5 | arrival=0.5 queueing=0.5 prefill=0.25 arrival|completion=1.25 | half-request",
+		"two vllm-v1 ok arrival=6 queued=~6.75 scheduled=~7.25 first=~7.5 last=~10.5 end=11 | arrival=0.5 queueing=0.5 prefill=0.25 decode=3 completion=0.5 arrival|completion=0.25")
+}
+
 func TestRayServe(t *testing.T) {
 	h := mk(nil, "ray", "proxy_http_request", server, 0, 10)
 	rt := mk(h, "ray", "proxy_route_to_replica", server, 0.5, 9.5)
@@ -337,6 +349,16 @@ func TestClients(t *testing.T) {
 	// A first chunk after the end, or without an end.
 	check(t, run(Options{}, mk(nil, "app", "chat", client, 0, 5, "gen_ai.operation.name", "chat", "gen_ai.response.time_to_first_chunk", 500.0)),
 		" genai-client ok arrival=0 end=5 | unattributed=5 | phase-too-long")
+}
+
+// A span of many requests, called as text-generation-inference calls a batch,
+// hides none of them.
+func TestBatchOfOthers(t *testing.T) {
+	job := mk(nil, "offline", "batch", internal, 0, 20, "batch_size", 2)
+	got := run(Options{}, job, vllmV1At(job, "a", 1, 5), vllmV1At(job, "b", 1, 6))
+	if len(got.requests) != 2 || len(got.issues) != 0 {
+		t.Errorf("%d requests, %v", len(got.requests), got.issues)
+	}
 }
 
 // A cache's own work is no request.

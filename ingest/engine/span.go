@@ -33,7 +33,7 @@ type node struct {
 	outer  bool        // can give arrival and completion: HTTP, RPC or a gateway
 	half   half        // which of a request's two engines it speaks for
 	gate   *gateSpan   // of a span in front of the engine on which a request may wait
-	apart  bool        // it and what is below it are no request: a batch, a cache's own work
+	apart  bool        // it is no request by itself: a batch, a cache's own work
 	sgl    *sglSpan    // these: what only that writer's spans have
 	triton *tritonSpan
 	tgi    *tgiSpan
