@@ -137,7 +137,7 @@ func (w *work) card() {
 		c.Objectives = append(c.Objectives, o.String())
 	}
 	switch {
-	case w.mixed:
+	case w.mixed && w.clock != trace.ClockUnknown:
 		c.Clock = "mixed"
 	case len(w.rows) > 0:
 		c.Clock = w.clock.String()

@@ -108,7 +108,8 @@ func (w *work) choose() {
 		w.all[trace.Unattributed] += w.unattributed(r)
 		w.tells = w.tells || r.has&tellsWaiting != 0
 	}
-	w.mixed = len(clocks) > 1
+	// On an unknown clock each request may count from its own begin.
+	w.mixed = len(clocks) > 1 || clocks[trace.ClockUnknown]
 	w.why = w.Analyzer.why.result(func(i int) bool { return asked[i] })
 	slices.SortFunc(w.used, func(x, y *row) int {
 		if c := cmp.Compare(x.e2e(), y.e2e()); c != 0 {

@@ -373,6 +373,9 @@ func (w *Windows) axis(res *WindowResult) (s span, ok bool) {
 		res.Clock = "mixed"
 		res.Notes = append(res.Notes, "The input is on different clocks, which cannot share an axis: show the files apart.")
 		return s, false
+	case ok && res.Clock == trace.ClockUnknown.String():
+		res.Notes = append(res.Notes, "When the requests were sent is not known: they share no axis.")
+		return s, false
 	case !ok:
 		res.Notes = append(res.Notes, "Nothing in the input has a time.")
 	}

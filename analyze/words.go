@@ -185,7 +185,9 @@ func (w *work) limits() []string {
 	if c.NotOKMark && c.Used > 0 && !w.opts.AllOutcomes {
 		say("%s of the requests were not served: quantiles are over the served alone and may look better than it was.", units.Percent(c.NotOKShare.Or(0)))
 	}
-	if w.mixed {
+	if card.Clock == trace.ClockUnknown.String() {
+		say("When the requests were sent is not known: no rates, no concurrency, no intervals over all of them.")
+	} else if w.mixed {
 		say("The requests are on different clocks: no rates, no concurrency, no intervals over all of them.")
 	} else if card.Window == nil {
 		say("No request has an arrival: no rates and no concurrency.")
