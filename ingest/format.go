@@ -9,6 +9,7 @@ import (
 
 	"github.com/traceview/traceview/ingest/engine"
 	"github.com/traceview/traceview/ingest/otlp"
+	"github.com/traceview/traceview/ingest/records"
 	"github.com/traceview/traceview/ingest/spanfile"
 	"github.com/traceview/traceview/ingest/vllmlog"
 )
@@ -42,6 +43,7 @@ var formats = []format{
 	spanFile(&spanfile.PythonConsole), spanFile(&spanfile.GoConsole),
 	{formatOf(&spanfile.JSConsole), spanfile.JSConsole.Sniff, (*run).jsConsole},
 	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting, and its limits where the log has its start", "how long a request waited in the queue, and its phases: no line says so"}, vllmlog.Sniff, (*run).log},
+	recordFile(&records.VLLMBench), recordFile(&records.AIPerf), recordFile(&records.VLLMStats), recordFile(&records.Plain),
 	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests", asSpans}, otlp.SniffText, (*run).json},
 }
 
@@ -55,6 +57,13 @@ const inside = "what its contents do not tell"
 func spanFile(c *spanfile.Container) format {
 	return format{formatOf(c), c.Sniff, func(run *run, p *part, r *bufio.Reader) error {
 		return run.spanFile(c, p, r)
+	}}
+}
+
+// recordFile is a format of package records.
+func recordFile(f *records.Format) format {
+	return format{Format{f.Name, f.Evidence, f.Yields, f.NotTold}, f.Sniff, func(run *run, p *part, r *bufio.Reader) error {
+		return run.records(f, p, r)
 	}}
 }
 

@@ -24,6 +24,7 @@ import (
 
 	"github.com/traceview/traceview/ingest/engine"
 	"github.com/traceview/traceview/ingest/otlp"
+	"github.com/traceview/traceview/ingest/records"
 	"github.com/traceview/traceview/ingest/spanfile"
 	"github.com/traceview/traceview/ingest/vllmlog"
 	"github.com/traceview/traceview/internal/scan"
@@ -410,6 +411,17 @@ func (run *run) jsConsole(p *part, r *bufio.Reader) error {
 	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
 	err := d.JS(r, scan.At{File: p.in.Name, Line: 1})
 	return run.ended(p, d.Spans, d.Others, err)
+}
+
+// records reads records of one request each.
+func (run *run) records(f *records.Format, p *part, r *bufio.Reader) error {
+	d := records.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.give)
+	err := d.JSON(f, r, scan.At{File: p.in.Name, Line: 1})
+	if d.Requests == 0 && err == nil && !run.stopped && !p.raw.failed() {
+		is := trace.NewIssue(trace.NoRequests, p.pos(0), "there are no records of single requests in it")
+		run.issue(&is)
+	}
+	return err
 }
 
 // wrapped reads what an SDK prints behind what others put before each line.

@@ -119,15 +119,17 @@ func TestCases(t *testing.T) {
 		"json-lines-log/input.jsonl":             "chatcmpl-j1 aborted 1.25s\nchatcmpl-j9 aborted - | no-arrival" + zone + "\n! foreign-line",
 		"mixed-resolution/input.log":             "chatcmpl-mr aborted 5.05s" + zone + "\n! foreign-line",
 		"stats-only-two-engines/input.log":       strings.TrimPrefix(zone, "\n") + "\n! request-logging-off",
-		"year-rollover-and-leap-day/input.log":   "cmpl-ny1-0 aborted 9s\ncmpl-ny2-0 incomplete - | impossible-date" + zone,
-	}
-	// Results of benchmarks and records of other tools, which are not read, are
-	// refused in one clear line: no number of them is a wrong one.
-	for _, name := range []string{
-		"all-requests-timed-out/input.jsonl", "coordinated-omission/input.jsonl", "error-record-zero-span-warmup/input.jsonl",
-		"failed-requests-poison-stats/input.jsonl", "json-duplicate-key/input.jsonl", "two-clocks/input.jsonl", "zero-token-success/input.json",
-	} {
-		tests[name] = "! unknown-format"
+		"all-requests-timed-out/input.jsonl":     "f0 error 30s\nf1 error 30s\nf2 error 30s",
+		// Latencies count from the sending; that it was late is said, and by how much.
+		"coordinated-omission/input.jsonl":          "c0 ok 500ms\nc1 ok 500ms\nc2 ok 500ms\nc3 ok 500ms\nc4 ok 500ms\n! sent-late",
+		"error-record-zero-span-warmup/input.jsonl": "e1 error -\ne2 ok 1s\n! warm-up",
+		"failed-requests-poison-stats/input.jsonl":  "r0 ok 2s\nr1 ok 2s\nr2 ok 2s\nr3 error 1m0s\nr4 error - | no-arrival",
+		"json-duplicate-key/input.jsonl":            "dk ok 400ms | duplicate-key", // the time to the first token is not known
+		"two-clocks/input.jsonl": "k0 ok 2.75s queueing=500ms prefill=250ms decode=2s\n" +
+			"k1 ok 2.75s queueing=2.25s prefill=500ms",
+		// The request without a token and without an error is none that was served.
+		"zero-token-success/input.json":        " ok 180ms\n error -\n ok 120ms\n ok 350ms",
+		"year-rollover-and-leap-day/input.log": "cmpl-ny1-0 aborted 9s\ncmpl-ny2-0 incomplete - | impossible-date" + zone,
 	}
 	const dir = "testdata/cases"
 	files := 0

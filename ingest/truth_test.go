@@ -296,3 +296,35 @@ func TestDefects(t *testing.T) {
 		}
 	}
 }
+
+// TestTruthRecords writes a run as records of single requests in every form, and
+// must get back what the form tells of it.
+func TestTruthRecords(t *testing.T) {
+	rs := truth(t).Requests
+	tell := func(r *trace.Request) string {
+		b := r.Breakdown()
+		return fmt.Sprint(b.Parts, b.Unattributed, r.ID, r.Service, r.Replica, r.Model, r.Clock, r.Arrival.At, r.Queued.At, r.Scheduled.At, r.FirstToken.At,
+			r.LastToken.At, r.Completed.At, r.Input, r.Output, r.MaxTokens, r.Preemptions, r.Outcome, r.Resolution)
+	}
+	for _, form := range sim.RecordForms() {
+		var b bytes.Buffer
+		if err := sim.WriteRecords(&b, rs, form); err != nil {
+			t.Fatal(err)
+		}
+		got, codes := read(t, b.Bytes(), ingest.Options{})
+		want := sim.VisibleRecords(rs, form)
+		if len(codes) > 0 || len(got) != len(want) {
+			t.Errorf("%s: %d requests, want %d; issues %v", form, len(got), len(want), codes)
+			continue
+		}
+		for i, w := range want {
+			g := got[i]
+			if g.Source.Format != string(form) {
+				t.Fatalf("%s is read as %s", form, g.Source.Format)
+			}
+			if err := g.Check(); err != nil || tell(g) != tell(w) {
+				t.Fatalf("%s: %v\n got %s\nwant %s", form, err, tell(g), tell(w))
+			}
+		}
+	}
+}

@@ -73,6 +73,8 @@ const (
 	LogClock          Code = "log-clock"
 	EngineUnmatched   Code = "engine-unmatched"
 	ReplicaInferred   Code = "replica-inferred"
+	WarmUp            Code = "warm-up"
+	SentLate          Code = "sent-late"
 )
 
 // Codes is every code, in the order in which check explains them.
@@ -90,8 +92,8 @@ var Codes = []CodeInfo{
 	{TooManyOpen, Degraded, "more traces were open than the limit; the oldest were closed without what came later", "sort the input by trace or raise --max-open"},
 	{InvalidUTF8, Degraded, "a text is not valid UTF-8; the bad bytes read as U+FFFD", "fix the exporter's encoding if the text matters"},
 	{BadSpan, Dropped, "a span cannot be read and was left out", "look at the position; report it to the exporter's authors"},
-	{BadField, Degraded, "a field of a span has the wrong type and was left out", "look at the position; report it to the exporter's authors"},
-	{DuplicateKey, Degraded, "one object has a key twice; the last was used", "report it to the exporter's authors"},
+	{BadField, Degraded, "a field has the wrong type and was left out", "look at the position; report it to the exporter's authors"},
+	{DuplicateKey, Degraded, "one object has a key twice; of spans the last was used, of a record of its own neither", "report it to the exporter's authors"},
 	{BadID, Note, "an id is not hexadecimal or not of the right length; it was used as it stands", "nothing, unless spans fail to join"},
 	{MissingIDs, Note, "a span has no trace or span id; it was taken as a span of its own", "nothing, unless duplicates or parents matter"},
 	{MissingStart, Degraded, "a span has no start time", "report it to the exporter's authors"},
@@ -126,7 +128,7 @@ var Codes = []CodeInfo{
 	{ClockBackwards, Note, "stamps go back in time by more than the clock's step", "check whether several processes share the log"},
 	{AmbiguousEnd, Degraded, "an end names an id that more than one running request has; none was ended by it", "give requests ids of their own"},
 	{LostAtRestart, Degraded, "the server restarted while the request ran; its end is not known", "nothing: it was lost"},
-	{NoArrival, Degraded, "an end without a begin: the log starts later, or the line is missing", "take the log from before the requests began"},
+	{NoArrival, Degraded, "an end without a begin: the log starts later, the line is missing, or the record has durations only", "take the log from before the requests began"},
 	{RequestLoggingOff, Note, "the log has statistics but no request lines", "start vLLM with --enable-log-requests, or use its spans"},
 	{PreemptionSampled, Note, "the engine reports only every fiftieth preemption", "use the engine's counter for their number"},
 	{ServersMixed, Degraded, "several servers write to one log and no line names them: readings and ids of all count as one server's", "take each server's log into a file of its own, or with its container's name (kubectl logs --prefix, docker compose logs)"},
@@ -136,6 +138,8 @@ var Codes = []CodeInfo{
 	{LogClock, Degraded, "a log's stamps are far off the spans' of the same requests; its instants were left as they are", "give the --zone, or the --year, of the log"},
 	{EngineUnmatched, Note, "it is not certain of which replica of the spans a log is; its limits and readings are shown apart", "name the replicas alike (service.instance.id and the container), or read the files of one replica alone"},
 	{ReplicaInferred, Note, "a log does not name its server; its file's name stands for it", "nothing, or give the files other names"},
+	{WarmUp, Note, "requests of a load generator's warm-up were left out", "nothing"},
+	{SentLate, Note, "requests were sent later than their client meant to: latencies count from the sending, not from the plan", "judge what users would have waited with the attribute sent_late_ns added; give the client more connections"},
 }
 
 var codeInfo = func() map[Code]CodeInfo {

@@ -52,6 +52,7 @@ func TestSampleReports(t *testing.T) {
 		"jaeger.json", "zipkin.json", "python-console.txt", "js-console.txt", "go-console.json", "clickhouse.jsonl", "clickhouse.parquet",
 		"sglang.jsonl.gz", "sglang-pd.jsonl.gz", "triton.json", "tensorrt-llm.jsonl", "text-generation-inference.jsonl", "dynamo.pb", "llm-d.jsonl.gz", "genai-client.jsonl",
 		"vllm-instrumented.jsonl", "ray-serve.jsonl.gz", "litellm.jsonl", "envoy-ai-gateway.jsonl",
+		"vllm-real-bench.json", "vllm-bench.json", "aiperf.jsonl", "vllm-request-stats.jsonl", "requests.jsonl",
 	} {
 		var got, table, errs bytes.Buffer
 		for _, c := range []struct {

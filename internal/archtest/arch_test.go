@@ -29,9 +29,10 @@ var may = map[string][]string{
 	"internal/reqtext":         {"trace"},
 	"internal/sim":             {"trace"},
 	"internal/archtest":        {},
-	"ingest":                   {"trace", "ingest/otlp", "ingest/engine", "ingest/spanfile", "ingest/vllmlog", "internal/scan"},
+	"ingest":                   {"trace", "ingest/otlp", "ingest/engine", "ingest/spanfile", "ingest/records", "ingest/vllmlog", "internal/scan"},
 	"ingest/otlp":              {"trace", "internal/scan"},
 	"ingest/spanfile":          {"trace", "internal/scan"},
+	"ingest/records":           {"trace", "internal/scan"},
 	"ingest/engine":            {"trace"},
 	"ingest/vllmlog":           {"trace"},
 	"ingest/receive":           {"trace", "ingest/otlp"}, // bytes come in, and go to files that ingest reads

@@ -99,6 +99,18 @@ func samples() ([]sample, error) {
 		files = append(files, sample{name, b.Bytes()})
 		return nil
 	}
+	records := func(name string, e sim.Engine, form sim.Records) error {
+		run, err := e.Run()
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		var b bytes.Buffer
+		if err := sim.WriteRecords(&b, run.Requests, form); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		files = append(files, sample{name, b.Bytes()})
+		return nil
+	}
 	v1 := func(rs []*trace.Request) []*trace.Span { return sim.V1(rs, sim.VLLM{Attrs: true}) }
 	v0 := func(rs []*trace.Request) []*trace.Span { return sim.V0(rs, sim.VLLM{Attrs: true}) }
 	sgl := func(rs []*trace.Request) []*trace.Span { return sim.SGLang(rs, sim.SGLangShape{Ranks: 2, Steps: 4}) }
@@ -129,6 +141,10 @@ func samples() ([]sample, error) {
 		spans("litellm.jsonl", chat(25, 30), sim.LiteLLM, sim.Encoding{Form: sim.Lines}),
 		spans("envoy-ai-gateway.jsonl", chat(26, 30), sim.Envoy, sim.Encoding{Form: sim.Lines}),
 		spans("genai-client.jsonl", chat(21, 40), sim.Clients, sim.Encoding{Form: sim.Lines}),
+		records("vllm-bench.json", chat(27, 40), sim.VLLMBench),
+		records("aiperf.jsonl", chat(28, 40), sim.AIPerf),
+		records("vllm-request-stats.jsonl", chat(29, 40), sim.VLLMStats),
+		records("requests.jsonl", tight(30, 40), sim.Own),
 		log("vllm-0.10.log", chat(7, 150), sim.LogShape{Version: sim.Log10, Outputs: true}),
 		log("vllm-0.16-docker.log", chat(8, 150), sim.LogShape{Version: sim.Log16, Wrapper: sim.Docker, Outputs: true}),
 	} {
