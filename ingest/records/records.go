@@ -12,6 +12,7 @@ package records
 import (
 	"bytes"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,15 +29,19 @@ type Format struct {
 	// Sniff reports whether head, the first bytes of an input, begins like it.
 	Sniff func(head []byte) bool
 
+	logs   bool   // other lines are a program's log: nothing is lost with them
 	engine string // who wrote it: the value of [trace.Source].Engine
 	clock  trace.Clock
-	step   time.Duration // of its clock
-	value  func(*parser) // reads the JSON object that B is
+	step   time.Duration  // of its clock
+	value  func(*parser)  // reads the JSON object that B is
+	end    func(*Decoder) // gives what is left; may be nil
 }
 
 // Formats are all, in the order in which they are tried: the last is recognised
 // by the least.
-var Formats = []*Format{&VLLMBench, &AIPerf, &VLLMStats, &Plain}
+var Formats = []*Format{
+	&VLLMBench, &AIPerf, &SGLangMetrics, &SGLangLog, &Dynamo, &TensorRT, &TGI, &Ollama, &VLLMResponse, &LlamaCpp, &VLLMStats, &Plain,
+}
 
 // A Sink takes what is decoded, in input order: exactly one argument is not
 // nil; false stops.
@@ -64,6 +69,9 @@ type file struct {
 	zoned  bool // that UTC was assumed is told
 	runs   int  // runs of a benchmark
 	clock  trace.Clock
+
+	begun map[string]*trace.Request // that have not ended, by id
+	order []*trace.Request          // the same as they came, and ended ones
 
 	warm     tally // requests that warmed the server up
 	late     tally // requests sent later than meant
@@ -95,7 +103,7 @@ func NewDecoder(maxRecord int64, zone *time.Location, sink Sink) *Decoder {
 func (d *Decoder) JSON(f *Format, r io.Reader, at scan.At) error {
 	d.file = file{format: f, at: at}
 	s := scan.Stream{
-		R: r, At: at, Max: d.max, What: "records", Learn: true, Logs: true, Buf: d.buf,
+		R: r, At: at, Max: d.max, What: "records", Learn: true, Logs: f.logs, Buf: d.buf,
 		Issue: func(is *trace.Issue) bool { return d.sink(nil, is) },
 		Decode: func(v scan.Value) (int, bool, error) {
 			p := parser{
@@ -103,6 +111,9 @@ func (d *Decoder) JSON(f *Format, r io.Reader, at scan.At) error {
 				d:      d, f: f, v: v,
 			}
 			p.Notes.Begin(v.Begin)
+			if v.Partial && f.Sniff(v.B) { // a record is torn, not a log's line
+				p.ours()
+			}
 			if f.value(&p); p.Wrong != "" && !v.Partial && (p.mine || v.Report) {
 				p.issue(trace.BadJSON, p.Pos(p.BadAt), "%s", p.Wrong)
 			}
@@ -121,6 +132,9 @@ func (d *Decoder) JSON(f *Format, r io.Reader, at scan.At) error {
 // end says what shows only over the whole file.
 func (d *Decoder) end() error {
 	f := &d.file
+	if f.format.end != nil {
+		f.format.end(d)
+	}
 	var list []trace.Issue
 	if f.warm.n > 0 {
 		list = append(list, trace.NewIssue(trace.WarmUp, f.warm.at, "%d requests that warmed the server up were left out", f.warm.n))
@@ -268,10 +282,56 @@ func claimEngine(r *trace.Request) {
 
 // unplaced puts a request of which only durations are known on a clock of its
 // own, which begins with it.
-func (p *parser) unplaced(r *trace.Request) {
+func (p *parser) unplaced(r *trace.Request, why string) {
 	r.Clock = trace.ClockUnknown
 	r.Arrival = trace.At(0, trace.Derived)
-	p.Notes.Add(trace.NoArrival, "when it was sent is not told: it has durations only")
+	p.Notes.Add(trace.NoArrival, "%s", why)
+}
+
+// maxBegun bounds how many requests are remembered until they end.
+const maxBegun = 1 << 20
+
+// open remembers a request until it ends.
+func (d *Decoder) open(r *trace.Request, issues []trace.Issue) {
+	f := &d.file
+	if f.begun == nil {
+		f.begun = map[string]*trace.Request{}
+	}
+	if len(f.begun) >= maxBegun {
+		is := trace.NewIssue(trace.TooManyOpen, r.Source.Pos, "more than %d requests have not ended: this one is not remembered", maxBegun)
+		d.sink(nil, &is)
+		return
+	}
+	r.Issues = issues
+	if old := f.begun[r.ID]; old != nil { // the id stands for another request too
+		d.Requests++
+		d.sink(old, nil)
+	}
+	f.begun[r.ID] = r
+	f.order = append(f.order, r)
+	if len(f.order) > 2*len(f.begun)+1000 { // most have ended
+		f.order = slices.DeleteFunc(f.order, func(r *trace.Request) bool { return f.begun[r.ID] != r })
+	}
+}
+
+// close forgets a request that ended, and returns it; nil where it did not begin.
+func (d *Decoder) close(id string) *trace.Request {
+	r := d.file.begun[id]
+	delete(d.file.begun, id)
+	return r
+}
+
+// unended gives the requests that did not end.
+func (d *Decoder) unended() {
+	for _, r := range d.file.order {
+		if d.file.begun[r.ID] != r {
+			continue
+		}
+		d.Requests++
+		if !d.sink(r, nil) {
+			return
+		}
+	}
 }
 
 // meant notes when the client meant to send a request that it sent at r.Arrival.

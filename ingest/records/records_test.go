@@ -79,6 +79,16 @@ func read(t testing.TB, f *Format, in string, limit int64) string {
 
 const aiperfOne = `{"metadata":{"x_request_id":"a","request_start_ns":1760000000000000001,"request_end_ns":1760000001000000001,"benchmark_phase":"profiling","was_cancelled":false},"metrics":{"time_to_first_token":{"value":250.5,"unit":"ms"},"request_latency":{"value":999,"unit":"ms"},"input_sequence_length":{"value":7,"unit":"tokens"}},"error":null}`
 
+const (
+	sglangOne   = `{"request_parameters": "{\"rid\": \"7d\"}", "id": "7d", "finish_reason": {"type": "stop"}, "prompt_tokens": 512, "completion_tokens": 90, "cached_tokens": 128, "total_retractions": 0, "queue_time": 0.7, "forward_entry_time": 1788000000.715, "prefill_finished_time": 1788000000.9, "prefill_waiting_latency": 0.0021, "e2e_latency": 2.5, "request_received_ts": 1788000000.0, "request_finished_ts": 1788000002.5}`
+	dynamoOne   = `{"schema":"dynamo.request.trace.v1","event_type":"request_end","event_time_unix_ms":1788000002500,"request":{"request_id":"b2","model":"demo-70b","input_tokens":4096,"output_tokens":210,"request_received_ms":1788000000000,"prefill_wait_time_ms":412.6,"prefill_time_ms":188.1,"ttft_ms":600.7,"total_time_ms":2500.0,"worker":{"prefill_worker_id":7587890123456789012,"decode_worker_id":7587890123456789013,"decode_dp_rank":1},"finish_reason_metadata":{"finish_reason":"stop"}}}`
+	tensorrtOne = `{"request_id":3,"perf_metrics":{"first_iter":10,"timing_metrics":{"server_arrival_time":5120.000,"arrival_time":5120.004,"first_scheduled_time":5120.310,"first_token_time":5120.702,"server_first_token_time":5120.705,"last_token_time":5122.480}}}`
+	tgiOne      = `{"timestamp":"2026-08-30T10:00:02.513900Z","level":"INFO","message":"Success","target":"text_generation_router::server","span":{"inference_time":"2.081302s","queue_time":"431.2ms","seed":"None","time_per_token":"23.125ms","total_time":"2.513908s","validation_time":"187.4µs","name":"generate"}}`
+	ollamaOne   = `{"model":"demo:8b","created_at":"2026-08-30T10:00:02.500123Z","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","total_duration":2500000000,"load_duration":41000000,"prompt_eval_count":220,"prompt_eval_duration":310000000,"eval_count":64,"eval_duration":1980000000}`
+	llamaOne    = `{"choices":[{"finish_reason":"stop","index":0,"delta":{}}],"created":1788000002,"id":"c","model":"demo-q4","timings":{"cache_n":128,"prompt_n":1085,"prompt_ms":203.4,"predicted_n":247,"predicted_ms":934.1}}`
+	responseOne = `{"id":"v","object":"chat.completion","created":1785312005,"model":"m","usage":{"prompt_tokens":913,"completion_tokens":128,"total_tokens":1041},"metrics":{"time_to_first_token_ms":140.2,"generation_time_ms":2463.1,"queue_time_ms":251.1,"mean_itl_ms":19.39},"choices":[]}`
+)
+
 func TestFormats(t *testing.T) {
 	bench := func(more string) string {
 		return `{"num_prompts":2,"completed":2,"duration":3.0,"input_lens":[10,20],"output_lens":[3,1]` + more + `}`
@@ -117,6 +127,35 @@ func TestFormats(t *testing.T) {
 		{"stats of V0", `{"arrival_time":1770000000.5,"first_scheduled_time":1770000001.0,"first_token_time":1770000001.25,"last_token_time":1770000000.5,"finished_time":1770000003.0}`,
 			"vllm-request-stats\n ok unix/1µs 0s 0s 500ms 750ms - 2.5s queueing=500ms prefill=250ms !negative-duration"},
 
+		{"sglang", sglangOne, "sglang-metrics\n7d ok unix/1µs 0s 15ms 715ms 900ms - 2.5s arrival=15ms queueing=700ms prefill=185ms decode|completion=1.6s in=512 out=90 (stop)"},
+		{"sglang, retracted", strings.NewReplacer(`"queue_time": 0.7`, `"queue_time": -2.5`, `"total_retractions": 0`, `"total_retractions": 1`).Replace(sglangOne),
+			"sglang-metrics\n7d ok unix/1µs 0s - 715ms 900ms - 2.5s arrival|queueing=715ms prefill=185ms decode|preempted|completion=1.6s in=512 out=90 (stop) !negative-duration"},
+		{"sglang without --enable-metrics", `{"request_parameters":"{}","id":"a","finish_reason":{"type":"abort"},"prompt_tokens":5,"completion_tokens":1,"e2e_latency":0.5,"queue_time":NaN}`,
+			"sglang-metrics\na aborted unknown/1µs 0s - - - - 500ms in=5 out=1 (abort) !bad-number !no-arrival"},
+		{"sglang's log", `{"timestamp":"2026-08-30T10:00:00.000100","event":"request.received","rid":"a","obj":{"text":"x"}}` + "\n" +
+			`{"timestamp":"2026-08-30T10:00:00.2","event":"request.received","rid":"b","obj":{}}` + "\n" +
+			`{"timestamp":"2026-08-30T10:00:01.000100","event":"request.finished","rid":"a","obj":{},"out":{"meta_info":{"id":"a","prompt_tokens":3,"completion_tokens":2,"e2e_latency":0.999,"finish_reason":{"type":"length"}}}}` + "\n" +
+			`{"timestamp":"2026-08-30T10:00:02","event":"request.finished","rid":"c","out":{"meta_info":{"e2e_latency":0.5}}}`,
+			"sglang-log\na ok unix/1µs 0s - - - - 1s in=3 out=2 (length) !zone-assumed\nc ok unix/1µs 1.4999s - - - - 1.9999s\nb incomplete unix/1µs 199.9ms - - - - -"},
+		{"dynamo", dynamoOne, "dynamo-request-trace\nb2 ok unix/1ms 0s - - 600.7ms - 2.5s arrival|queueing=412.6ms queueing|prefill|transfer=188.1ms decode|preempted|completion=1.8993s in=4096 out=210 (stop)"},
+		{"dynamo, wrapped, odd", `{"timestamp":12,"event":` + strings.NewReplacer(`412.6`, `912.6`, `"decode_worker_id":7587890123456789013`, `"decode_worker_id":7587890123456789012`).Replace(dynamoOne) + "}\n" + `{"timestamp":13,"event":{"schema":"dynamo.request.trace.v1","event_type":"tool_end"}}`,
+			"dynamo-request-trace\nb2 ok unix/1ms 0s - - 600.7ms - 2.5s arrival|queueing|prefill=600.7ms decode|preempted|completion=1.8993s in=4096 out=210 (stop) !phase-too-long"},
+		{"tensorrt", "[" + tensorrtOne + "," + strings.Replace(tensorrtOne, "5122.480", "-1", 1) + "]",
+			"tensorrt-llm-metrics\n3 ok monotonic/1µs 0s 4ms 310ms 702ms 2.48s 2.48s arrival=4ms queueing=306ms prefill=392ms decode=1.778s\n" +
+				"3 incomplete monotonic/1µs 0s 4ms 310ms 702ms - - arrival=4ms queueing=306ms prefill=392ms !missing-end"},
+		{"tensorrt, two servers", `{"ctx_server":"a","gen_server":"b","disagg_server_arrival_time":10.0,"disagg_server_first_token_time":10.5,"ctx_perf_metrics":` + tensorrtOne + `,"gen_perf_metrics":` + strings.Replace(tensorrtOne, `"request_id":3`, `"request_id":9`, 1) + "}",
+			"tensorrt-llm-metrics\n3 ok monotonic/1µs 0s - - 500ms 2.275s 2.275s arrival|queueing|prefill|transfer=500ms queueing|decode|transfer|completion=1.775s"},
+		{"tgi", `{"timestamp":"2026-08-30T10:00:00Z","level":"INFO","message":"Connected","target":"text_generation_router::server"}` + "\n" + tgiOne,
+			"tgi-log\n ok unix/1µs 0s 187.4µs 431.3874ms - - 2.513908s arrival=187.4µs queueing=431.2ms prefill|decode=2.081302s out=90"},
+		{"tgi, more than all", strings.Replace(tgiOne, "431.2ms", "931.2ms", 1), "tgi-log\n ok unix/1µs 0s 187.4µs 931.3874ms - - 2.513908s arrival=187.4µs queueing=931.2ms out=90 !phase-too-long"},
+		{"ollama", `{"model":"demo:8b","created_at":"2026-08-30T10:00:02Z","message":{"content":"x"},"done":false}` + "\n" + ollamaOne,
+			"ollama\n ok unix/1µs 0s - 210ms 520ms 2.5s 2.5s arrival|queueing=41ms prefill=310ms decode=1.98s in=220 out=64 (stop)"},
+		{"ollama, all from the cache", strings.Replace(ollamaOne, `"prompt_eval_count":220,"prompt_eval_duration":310000000,`, "", 1), "ollama\n ok unix/1µs 0s - 520ms 520ms 2.5s 2.5s arrival|queueing=41ms decode=1.98s out=64 (stop)"},
+		{"ollama, more than all", strings.Replace(ollamaOne, "41000000", "941000000", 1), "ollama\n ok unix/1µs 0s - - - - 2.5s in=220 out=64 (stop) !phase-too-long"},
+		{"llama.cpp", llamaOne, "llama.cpp\nc ok unknown/1µs 0s - 0s 203.4ms 1.1375s 1.1375s prefill=203.4ms decode=934.1ms in=1213 out=247 !no-arrival"},
+		{"vllm's answer", responseOne, "vllm-response\nv ok unknown/1µs 0s 0s 251.1ms 391.3ms 2.8544s 2.8544s queueing=251.1ms prefill=140.2ms decode=2.4631s in=913 out=128 !no-arrival"},
+		{"vllm's answer, null", strings.Replace(responseOne, "251.1", "null", 1), "vllm-response\nv ok unknown/1µs 0s - 0s 140.2ms 2.6033s 2.6033s prefill=140.2ms decode=2.4631s in=913 out=128 !no-arrival"},
+
 		{"own", `{"id":"a","arrival_ms":1770000000000,"queued_ms":1770000000001,"scheduled_ms":1770000000011,"first_token_ms":1770000000111,"last_token_ms":1770000000211,"end_ms":1770000000212,"output_tokens":5}`,
 			"requests\na ok unix/1ms 0s 1ms 11ms 111ms 211ms 212ms arrival=1ms queueing=10ms prefill=100ms decode=100ms completion=1ms out=5"},
 		{"own, dates", `{"id":"a","arrival":"2026-03-01T12:00:00.5+01:00","end":"2026-03-01T11:00:02Z"}`, "requests\na ok unix/1s 0s - - - - 1.5s"},
@@ -128,7 +167,7 @@ func TestFormats(t *testing.T) {
 		{"own, outcomes", `{"id":"a","arrival_s":1,"end_s":2,"outcome":"rejected"}` + "\n" + `{"id":"b","arrival_s":1,"end_s":2,"outcome":"?","clock":"?"}` + "\n" + `{"id":"c","arrival_s":1,"end_s":2,"error":"timeout","clock":"monotonic"}`,
 			"requests\na rejected relative/1s 0s - - - - 1s\nb incomplete relative/1s 0s - - - - 1s !bad-field !bad-field\nc error monotonic/1s 0s - - - - 1s (timeout)"},
 		{"own, two units and a key twice", `{"id":"a","id":"b","arrival_s":1,"arrival_ms":1,"end_s":2}`, "requests\n ok relative/1s 0s - - - - 1.999s !duplicate-key !duplicate-key"},
-		{"own behind a log's text", "starting\n" + `{"id":"a","arrival_s":1,"end_s":2}` + "\nstopped\n", "requests\n!foreign-line\na ok relative/1s 0s - - - - 1s\n!foreign-line"},
+		{"own behind a log's text", "starting\n" + `{"id":"a","arrival_s":1,"end_s":2}` + "\nstopped\n", "requests\n!bad-json\na ok relative/1s 0s - - - - 1s\n!bad-json"},
 
 		{"none of them", `{"id":"x","start":"2026-01-01","name":"y"}`, "not recognised"},
 		{"a span", `{"resourceSpans":[{"resource":{}}]}`, "not recognised"},
@@ -190,7 +229,9 @@ func TestRealBench(t *testing.T) {
 
 // Any bytes end; requests keep their rules; the same bytes give the same.
 func FuzzRecords(f *testing.F) {
-	f.Add([]byte(aiperfOne))
+	for _, s := range []string{aiperfOne, sglangOne, dynamoOne, tensorrtOne, tgiOne, ollamaOne, llamaOne, responseOne} {
+		f.Add([]byte(s))
+	}
 	for _, s := range []string{
 		`{"num_prompts":2,"completed":2,"input_lens":[10,20],"output_lens":[3,1],"ttfts":[0.1,0.25],"itls":[[0.02,0.03],[]],"latencies":[1,2],"start_times":[100.0,1e2],"errors":["",""]}`,
 		`{"request_id":"k","arrival_time":1770000000.5,"queued_ts":900.25,"scheduled_ts":900.75,"first_token_ts":901.0,"last_token_ts":903.0}`,

@@ -146,7 +146,7 @@ func (p *parser) benchRow(r *trace.Request, v *[benchArrays]int) {
 	if start := p.instant("start_times", v[benchStart], secs); start.Present() {
 		r.Arrival = start
 	} else if ttft.Present() || e2e.Present() {
-		p.unplaced(r)
+		p.unplaced(r, "when it was sent is not told: it has durations only")
 	}
 	r.FirstToken = plus(r.Arrival, ttft, trace.Measured)
 	r.LastToken = plus(r.Arrival, last, trace.Derived)
