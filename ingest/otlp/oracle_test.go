@@ -369,8 +369,16 @@ func FuzzProto(f *testing.F) {
 		res := decodeProto(t, bytes.NewReader(data))
 		wellFormed(t, res, len(data))
 		td, err := (&ptrace.ProtoUnmarshaler{}).UnmarshalTraces(data)
-		if err == nil && td.SpanCount() != len(res.spans) {
-			t.Errorf("%d spans, the oracle has %d; %v", len(res.spans), td.SpanCount(), res.issues)
+		// Of groups, which nobody writes, the oracle also takes those without an
+		// end. Such a span is lost to us, and told of.
+		told := len(res.spans)
+		for _, is := range res.issues {
+			if is.Code == trace.BadSpan {
+				told++
+			}
+		}
+		if err == nil && td.SpanCount() != told {
+			t.Errorf("%d spans read or told of, the oracle has %d; %v", told, td.SpanCount(), res.issues)
 		}
 	})
 }

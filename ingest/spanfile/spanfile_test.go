@@ -194,7 +194,9 @@ func fuzz(f *testing.F, c *Container, form sim.Form) {
 			if s != nil {
 				spans++
 				list = s.Issues
-				if a, ok := s.Start.Get(); ok && a < 0 && c != &Jaeger && c != &Zipkin && c != &ClickHouse {
+				// Dates are of this era; what counts from 1970 may be below it, which
+				// is for the engine's table to judge.
+				if a, ok := s.Start.Get(); ok && a < 0 && (c == &PythonConsole || c == &GoConsole) {
 					t.Fatalf("a start at %d", a)
 				}
 			} else {
