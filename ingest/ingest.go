@@ -177,6 +177,7 @@ const maxIDs = 1 << 21
 func (run *run) watch(r *trace.Request) bool {
 	run.units.see(r)
 	switch {
+	case !r.Arrival.Present(): // nothing of it is placed on a clock with others
 	case !run.clocked:
 		run.clocked, run.clock = true, r.Clock
 	case r.Clock != run.clock && !run.mixed:

@@ -9,7 +9,7 @@ import (
 
 // unitWatch tells values in another unit than the format's by what cannot be:
 // phases a thousandth of the request that they fill, phases longer than it,
-// instants just behind 1970. One request proves nothing, most of them do.
+// instants just behind 1970. Of phases one request proves nothing, most of them do.
 type unitWatch struct {
 	timed, early     int64 // requests on the Unix clock; of them before 1976
 	served           int64 // ok, with tokens, and phases told or too long
@@ -67,7 +67,7 @@ func (run *run) unitIssues() {
 		is := trace.NewIssue(trace.WrongUnit, u.at[i], format, args...)
 		run.issue(&is)
 	}
-	if u.early > 0 && 2*u.early >= u.timed {
+	if u.early > 0 { // one is enough to make the window last since 1970
 		say(0, "%d of %d requests arrived before 1976: are their times in milliseconds or microseconds?", u.early, u.timed)
 	}
 	if u.served < fewestServed {

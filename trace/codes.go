@@ -75,6 +75,7 @@ const (
 	ReplicaInferred   Code = "replica-inferred"
 	WarmUp            Code = "warm-up"
 	SentLate          Code = "sent-late"
+	UnreadField       Code = "unread-field"
 )
 
 // Codes is every code, in the order in which check explains them.
@@ -140,6 +141,7 @@ var Codes = []CodeInfo{
 	{ReplicaInferred, Note, "a log does not name its server; its file's name stands for it", "nothing, or give the files other names"},
 	{WarmUp, Note, "requests of a load generator's warm-up were left out", "nothing"},
 	{SentLate, Note, "requests were sent later than their client meant to: latencies count from the sending, not from the plan", "judge what users would have waited with the attribute sent_late_ns added; give the client more connections"},
+	{UnreadField, Note, "records of one's own have members that are not read", "see docs/own-records.md for the names that are; nothing, if they do not matter"},
 }
 
 var codeInfo = func() map[Code]CodeInfo {

@@ -79,6 +79,9 @@ func (p *parser) aiperf() {
 	if r.FirstToken.Present() {
 		r.LastToken = plus(r.Arrival, r.Reported.E2E, trace.Measured)
 	}
+	if r.Outcome == trace.OK && r.Output.Or(1) == 0 {
+		r.Outcome, r.FinishReason, r.FirstToken, r.LastToken = trace.Error, noTokens, trace.Instant{}, trace.Instant{}
+	}
 	p.meant(r, opt(p.instant("credit_issued_ns", m[5], nanos)))
 	p.done(r)
 }

@@ -3,6 +3,7 @@ package records
 import (
 	"bytes"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -12,10 +13,11 @@ import (
 // Plain is traceview's own form of requests that come from nowhere else: JSON
 // lines, one request each, described in docs/own-records.md. Units stand in the
 // names of members: _ns, _us, _ms or _s behind one of the names below; without,
-// a number is in seconds and a text is RFC 3339.
+// a number is in seconds and a text is RFC 3339. Members of other names are told
+// of once a file: one of them may be what its writer meant to count.
 var Plain = Format{
 	Name:     "requests",
-	Evidence: "JSON lines with an id or request_id and an arrival (or start), and any of end, first_token, ttft, input_tokens, …: see docs/own-records.md",
+	Evidence: "JSON lines with an id or request_id and an arrival (or start, start_time), and any of end, e2e, first_token, ttft, input_tokens, …: see docs/own-records.md",
 	Yields:   "requests as the lines tell them; phases where they have the engine's own stamps (queued, scheduled)",
 	NotTold:  "what the lines do not tell",
 	Sniff: sniff(plainNames, func(has func(string) bool) bool {
@@ -24,8 +26,8 @@ var Plain = Format{
 				return slices.ContainsFunc(plainSuffixes, func(s string) bool { return has(b + s) })
 			})
 		}
-		named := has("request_id") && any("arrival", "start") || has("id") && any("arrival")
-		return named && (any("end", "first_token", "last_token", "queued", "scheduled", "ttft") || has("input_tokens") || has("output_tokens"))
+		named := (has("request_id") || has("id")) && any("arrival", "start", "start_time")
+		return named && (any("end", "end_time", "first_token", "last_token", "queued", "scheduled", "ttft", "e2e", "latency") || has("input_tokens") || has("output_tokens"))
 	}),
 	engine: "own-records", clock: trace.ClockUnix, step: 1,
 	value: (*parser).plain,
@@ -37,13 +39,16 @@ var plainSuffixes = []string{"", "_ns", "_us", "_ms", "_s"}
 var plainExps = []int{secs, nanos, micros, millis, secs}
 
 // plainTimes are the members with times, each with any suffix.
-var plainTimes = []string{"arrival", "start", "queued", "scheduled", "first_token", "last_token", "end", "intended_start", "ttft"}
+var plainTimes = []string{
+	"arrival", "start", "start_time", "queued", "scheduled", "first_token", "last_token", "end", "end_time", "intended_start",
+	"ttft", "e2e", "latency",
+}
 
 // plainOthers are the members that have no unit.
 var plainOthers = []string{
 	"id", "request_id", "trace_id", "service", "replica", "model", "engine", "clock",
 	"input_tokens", "cached_tokens", "output_tokens", "max_tokens", "preemptions",
-	"outcome", "error", "finish_reason", "attributes",
+	"outcome", "success", "status", "status_code", "error", "finish_reason", "attributes",
 }
 
 var plainNames = func() []string {
@@ -67,7 +72,7 @@ func (p *parser) plain() {
 	}
 	at := func(name string) int { return f[slices.Index(plainNames, name)] }
 	id := at("request_id")
-	if id < 0 {
+	if id == none || id == null {
 		id = at("id")
 	}
 	var step time.Duration
@@ -77,15 +82,21 @@ func (p *parser) plain() {
 		step, calendar = max(step, s), calendar || stamp
 		return i
 	}
-	r.Arrival = instant("arrival")
-	if !r.Arrival.Present() {
-		r.Arrival = instant("start")
+	first := func(names ...string) (i trace.Instant) {
+		for _, name := range names {
+			if i = instant(name); i.Present() {
+				break
+			}
+		}
+		return i
 	}
-	r.Completed = instant("end")
+	r.Arrival = first("arrival", "start", "start_time")
+	r.Completed = first("end", "end_time")
 	if id == none || !slices.ContainsFunc(f[len(plainOthers):], func(i int) bool { return i != none }) {
 		return
 	}
 	p.ours()
+	p.unread(plainNames)
 	r.ID, r.TraceID = p.text("id", id), p.text("trace_id", at("trace_id"))
 	r.Service, r.Replica, r.Model = p.text("service", at("service")), p.text("replica", at("replica")), p.text("model", at("model"))
 	if s := p.short("engine", at("engine")); s != "" {
@@ -97,20 +108,34 @@ func (p *parser) plain() {
 	r.Input, r.Cached, r.Output = p.count("input_tokens", at("input_tokens")), p.count("cached_tokens", at("cached_tokens")), p.count("output_tokens", at("output_tokens"))
 	r.MaxTokens, r.Preemptions = p.count("max_tokens", at("max_tokens")), p.count("preemptions", at("preemptions"))
 	r.FinishReason = p.short("finish_reason", at("finish_reason"))
-	p.plainOutcome(r, at("outcome"), at("error"))
+	stated := p.plainOutcome(r, f)
 
-	if r.Outcome != trace.OK && r.Arrival.At == 0 && r.Completed.At == 0 { // it got nowhere: these are no times
+	if r.Arrival.At == 0 && r.Completed.At == 0 { // it got nowhere: these are no times
 		r.Arrival, r.Completed = trace.Instant{}, trace.Instant{}
 	}
 	p.plainClock(r, at("clock"), calendar)
-	for i, s := range plainSuffixes {
-		if d := p.span("ttft", at("ttft"+s), plainExps[i]); d.Present() {
-			r.Reported.TTFT = d
-			if !r.FirstToken.Present() {
-				r.FirstToken = plus(r.Arrival, d, trace.Measured)
+	length := func(names ...string) (d trace.Opt[time.Duration]) {
+		for _, name := range names {
+			for i, s := range plainSuffixes {
+				if !d.Present() {
+					d = p.span(name, at(name+s), plainExps[i])
+				}
 			}
 		}
+		return d
 	}
+	r.Reported.TTFT, r.Reported.E2E = length("ttft"), length("e2e", "latency")
+	if !r.Completed.Present() {
+		r.Completed = plus(r.Arrival, r.Reported.E2E, trace.Measured)
+	}
+	served := r.Output.Or(1) > 0
+	if !r.FirstToken.Present() && served { // a time to a token that never came is none
+		r.FirstToken = plus(r.Arrival, r.Reported.TTFT, trace.Measured)
+	}
+	if !served && !stated && r.Outcome == trace.OK {
+		r.Outcome, r.FinishReason = trace.Error, noTokens
+	}
+	two := p.plainTwoClocks(r)
 	if !r.Arrival.Present() {
 		p.Notes.Add(trace.NoArrival, "when it arrived is not told")
 	}
@@ -120,7 +145,11 @@ func (p *parser) plain() {
 		p.meant(r, opt(meant))
 	}
 	p.settle(r)
-	if r.Queued.Present() || r.Scheduled.Present() {
+	switch {
+	case two: // the time outside the engine is known as a sum
+		claimEngine(r)
+		claim(r, trace.Arrival|trace.Completion, r.LastToken, r.Completed)
+	case r.Queued.Present() || r.Scheduled.Present():
 		claim(r, trace.Arrival, r.Arrival, r.Queued)
 		claimEngine(r)
 		claim(r, trace.Completion, r.LastToken, r.Completed)
@@ -186,9 +215,11 @@ func stampStep(text string) time.Duration {
 	return pow10(max(0, 9-digits))
 }
 
-func (p *parser) plainOutcome(r *trace.Request, outcome, failed int) {
+// plainOutcome reads how the request ended; stated says that the record tells.
+func (p *parser) plainOutcome(r *trace.Request, f []int) (stated bool) {
+	at := func(name string) int { return f[slices.Index(plainNames, name)] }
 	r.Outcome = trace.OK
-	if failed >= 0 && !bytes.HasPrefix(p.B[failed:], []byte("false")) && !bytes.HasPrefix(p.B[failed:], []byte(`""`)) {
+	if failed := at("error"); failed >= 0 && !p.nothing(failed) {
 		r.Outcome = trace.Error
 		if p.B[failed] == '"' {
 			if why := p.short("error", failed); r.FinishReason == "" {
@@ -196,17 +227,80 @@ func (p *parser) plainOutcome(r *trace.Request, outcome, failed int) {
 			}
 		}
 	}
-	if word := p.short("outcome", outcome); word != "" {
+	if at := at("success"); at >= 0 {
+		if stated = true; bytes.HasPrefix(p.B[at:], []byte("false")) {
+			r.Outcome = trace.Error
+		}
+	}
+	for _, name := range [...]string{"status_code", "status"} {
+		code, err := strconv.Atoi(p.short(name, at(name)))
+		if err == nil && code >= 400 && code < 600 {
+			r.Outcome = trace.Error
+			r.SetAttr("error_code", trace.StringValue(strconv.Itoa(code)))
+		}
+	}
+	if word := p.short("status", at("status")); r.Outcome == trace.OK && slices.Contains([]string{"error", "failed", "failure", "timeout", "cancelled"}, strings.ToLower(word)) {
+		r.Outcome = trace.Error
+		if r.FinishReason == "" {
+			r.FinishReason = word
+		}
+	}
+	if word := p.short("outcome", at("outcome")); word != "" {
 		for _, o := range trace.Outcomes() {
 			if o.String() == word {
 				r.Outcome = o
-				return
+				return true
 			}
 		}
 		p.Notes.Add(trace.BadField, "outcome is none of ok, error, aborted, rejected, incomplete")
 		r.Outcome = trace.Incomplete
 	}
+	return stated
 }
+
+// nothing reports whether the value at hand is false, an empty text, list or
+// object: what programs write for no error.
+func (p *parser) nothing(at int) bool {
+	b := p.B[at:]
+	if bytes.HasPrefix(b, []byte("false")) || bytes.HasPrefix(b, []byte(`""`)) {
+		return true
+	}
+	if b[0] != '{' && b[0] != '[' {
+		return false
+	}
+	b = bytes.TrimLeft(b[1:], " \t\r\n")
+	return len(b) > 0 && (b[0] == '}' || b[0] == ']')
+}
+
+// plainTwoClocks places the engine's stamps where they count from another zero
+// than arrival, as a monotonic clock's do beside a calendar's: nothing ties the
+// two, so it was queued, for all that is known, when it arrived.
+func (p *parser) plainTwoClocks(r *trace.Request) bool {
+	stamps := [...]*trace.Instant{&r.Queued, &r.Scheduled, &r.FirstToken, &r.LastToken}
+	var begin trace.Instant
+	for _, i := range stamps {
+		if i.Present() {
+			begin = *i
+			break
+		}
+	}
+	if !begin.Present() || begin == r.FirstToken || r.Arrival.At < since2000 || begin.At >= early {
+		return false
+	}
+	off := r.Arrival.At.Sub(begin.At)
+	for _, i := range stamps {
+		if i.Present() {
+			if *i = trace.At(i.At.Add(off), trace.Derived); i.At < r.Arrival.At || i.At > horizon {
+				*i = trace.Instant{}
+			}
+		}
+	}
+	return true
+}
+
+// early is an instant of the calendar's that no server has seen: what is before
+// it counts from another zero.
+const early = trace.Time(200_000_000_000_000_000)
 
 // plainClock decides from where the file's instants count: as it says, else by
 // its first instant.

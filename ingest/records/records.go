@@ -12,9 +12,11 @@ package records
 import (
 	"bytes"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/traceview/traceview/internal/scan"
 	"github.com/traceview/traceview/trace"
@@ -77,6 +79,10 @@ type file struct {
 	late     tally // requests sent later than meant
 	latest   time.Duration
 	withPlan int // requests that say when they were meant to be sent
+
+	unread   []string // names of members that are not read, as they came
+	unreadAt trace.Pos
+	looked   int // records in which such were looked for
 }
 
 // tally counts, and remembers the first.
@@ -142,6 +148,9 @@ func (d *Decoder) end() error {
 	if f.late.n > 0 {
 		list = append(list, trace.NewIssue(trace.SentLate, f.late.at, "%d of %d requests were sent later than meant, by %v at most: latencies count from the sending", f.late.n, f.withPlan, f.latest))
 	}
+	if len(f.unread) > 0 {
+		list = append(list, trace.NewIssue(trace.UnreadField, f.unreadAt, "these members are not read: %s", strings.Join(f.unread, ", ")))
+	}
 	for i := range list {
 		if !d.sink(nil, &list[i]) {
 			return scan.ErrStopped
@@ -192,6 +201,40 @@ func (p *parser) begin(path string) *trace.Request {
 		Clock:  p.f.clock, Resolution: p.f.step,
 	}
 }
+
+// Members that are not read are looked for in the first records of a file.
+const (
+	maxLooked = 100
+	maxUnread = 8
+)
+
+// unread notes the members of the value at hand that have none of the names. Of
+// keys that are no plain word nothing is told: they may be somebody's text.
+func (p *parser) unread(names []string) {
+	f := &p.d.file
+	if f.looked++; f.looked > maxLooked {
+		return
+	}
+	p.I = 0
+	p.Peek()
+	for ok := p.Enter('{', '}'); ok; ok = p.Next('}') {
+		key := string(p.Key())
+		plain := len(key) <= 40 && !strings.ContainsFunc(key, func(c rune) bool {
+			return c > unicode.MaxASCII || !unicode.IsLetter(c) && !unicode.IsDigit(c) && c != '_' && c != '.' && c != '-'
+		})
+		if plain && len(f.unread) < maxUnread && !slices.Contains(names, key) && !slices.Contains(f.unread, key) {
+			if len(f.unread) == 0 {
+				f.unreadAt = p.v.Begin
+			}
+			f.unread = append(f.unread, key)
+		}
+		p.Skip()
+	}
+}
+
+// noTokens is the reason of a request that failed by giving none, without an
+// error. It is none that was served.
+const noTokens = "no tokens"
 
 // horizon bounds instants so that no sum of one and durations overflows.
 const horizon = trace.Time(1) << 62
@@ -449,6 +492,8 @@ const (
 	secs   = 9
 )
 
+var unitWords = [...]string{"nanoseconds", "microseconds", "milliseconds", "seconds"}
+
 // nanos reads a number of units of 10^exp ns, to the nearest nanosecond.
 func (p *parser) nanos(key string, at, exp int) trace.Opt[int64] {
 	if at < 0 {
@@ -460,8 +505,12 @@ func (p *parser) nanos(key string, at, exp int) trace.Opt[int64] {
 		return trace.Opt[int64]{}
 	}
 	ns, ok := parseNanos(tok, exp)
+	if f, finite := scan.ParseFloat(tok); !ok && finite && math.Abs(f) >= math.MaxInt64/math.Pow10(exp) {
+		p.Notes.Add(trace.BadNumber, "%s is too large for %s: is it in a smaller unit?", scan.Short(key), unitWords[exp/3])
+		return trace.Opt[int64]{}
+	}
 	if !ok {
-		p.Notes.Add(trace.BadNumber, "%s is no number of nanoseconds", scan.Short(key))
+		p.Notes.Add(trace.BadNumber, "%s is no number of %s", scan.Short(key), unitWords[exp/3])
 		return trace.Opt[int64]{}
 	}
 	return trace.Some(ns)
@@ -554,7 +603,7 @@ func (p *parser) next(l *list) int {
 const sniffed = 10
 
 // sniff returns a function that reports whether one of the first objects of an
-// input, or what there is of it, has such members.
+// input, or what there is of it, has such members; a.b is member b of member a.
 func sniff(names []string, ok func(has func(string) bool) bool) func([]byte) bool {
 	return func(head []byte) bool {
 		var texts scan.Texts
@@ -579,6 +628,13 @@ func sniff(names []string, ok func(has func(string) bool) bool) func([]byte) boo
 			p := parser{Parser: scan.Parser{B: head, Texts: &texts}}
 			to := make([]int, len(names))
 			p.fields(i, names, to)
+			for k, n := range names {
+				outer, inner, nested := strings.Cut(n, ".")
+				if o := slices.Index(names, outer); nested && o >= 0 && to[o] >= 0 {
+					p.Wrong = ""
+					p.fields(to[o], []string{inner}, to[k:k+1])
+				}
+			}
 			if ok(func(name string) bool {
 				for k, n := range names {
 					if n == name {

@@ -140,7 +140,7 @@ func (p *parser) benchRow(r *trace.Request, v *[benchArrays]int) {
 		r.Outcome = trace.Error
 	case empty:
 		// The client counts it as served, but no token came.
-		r.Outcome, r.FinishReason = trace.Error, "no tokens"
+		r.Outcome, r.FinishReason = trace.Error, noTokens
 		r.Output = trace.Some(0)
 	}
 	if start := p.instant("start_times", v[benchStart], secs); start.Present() {

@@ -13,14 +13,16 @@ import (
 // V1's arrival_time is of the wall clock, all else of a monotonic one, and nothing
 // ties the two: the stamps of the engine are placed so that the request was queued
 // when it arrived. So the time between is not told, and it is not within the e2e.
-// V0 has all on the wall clock.
+// V0 has all on the wall clock, but where it was wrapped: arrival can then be of
+// the monotonic one, and is not used. It may stand in a member named metrics, as
+// in the rows of Ray Data.
 var VLLMStats = Format{
 	Name:     "vllm-request-stats",
 	Evidence: "JSON with arrival_time beside queued_ts (vLLM's RequestStateStats, V1) or first_scheduled_time (RequestMetrics, V0)",
 	Yields:   "requests with queueing, prefill and decode as the engine stamped them, placed by their arrival",
 	NotTold:  "V1: the time before the queue, and behind the last token: e2e is without it; preempted time is within decode",
-	Sniff: sniff(statsNames, func(has func(string) bool) bool {
-		return has("arrival_time") && (has("queued_ts") || has("first_scheduled_time"))
+	Sniff: sniff(append(slices.Clone(statsNames), "metrics.arrival_time", "metrics.first_scheduled_time"), func(has func(string) bool) bool {
+		return has("arrival_time") && (has("queued_ts") || has("first_scheduled_time")) || has("metrics.arrival_time") && has("metrics.first_scheduled_time")
 	}),
 	engine: "vllm-v1", clock: trace.ClockUnix, step: trace.Rounding,
 	value: (*parser).stats,
@@ -30,6 +32,7 @@ var statsNames = []string{
 	"arrival_time", "queued_ts", "scheduled_ts", "first_token_ts", "last_token_ts",
 	"first_scheduled_time", "first_token_time", "last_token_time", "finished_time",
 	"request_id", "id", "input_toks", "prompt_tokens", "num_prompt_tokens", "output_toks", "completion_tokens", "num_generation_tokens", "finish_reason",
+	"metrics", // the last
 }
 
 func (p *parser) stats() {
@@ -37,6 +40,15 @@ func (p *parser) stats() {
 	f := make([]int, len(statsNames))
 	if !p.fields(0, statsNames, f) {
 		return
+	}
+	if m := f[len(f)-1]; m >= 0 { // Ray Data
+		inner := make([]int, len(statsNames))
+		p.fields(m, statsNames, inner)
+		for i := range f {
+			if f[i] == none {
+				f[i] = inner[i]
+			}
+		}
 	}
 	at := func(names ...string) int {
 		for _, n := range names {
@@ -62,7 +74,14 @@ func (p *parser) stats() {
 		r.FirstToken = p.instant("first_token_time", at("first_token_time"), secs)
 		r.LastToken = p.instant("last_token_time", at("last_token_time"), secs)
 		r.Completed = p.instant("finished_time", at("finished_time"), secs)
+		if r.Arrival.At < early && r.Scheduled.At >= early { // of the host's start, not of the calendar
+			r.Arrival, r.Queued = trace.Instant{}, trace.Instant{}
+			p.Notes.Add(trace.NoArrival, "its arrival_time is of another clock than the rest")
+		}
 	} else {
+		if r.Arrival.Present() && r.Arrival.At < early {
+			r.Clock = trace.ClockMonotonic
+		}
 		queued := p.instant("queued_ts", at("queued_ts"), secs)
 		place := func(key string) trace.Instant {
 			i := p.instant(key, at(key), secs)
