@@ -41,6 +41,7 @@ var may = map[string][]string{
 	"cmd/traceview":            {"trace", "ingest", "ingest/receive", "analyze", "export", "internal/sim"},
 	"samples/cmd/gen":          {"internal/sim", "trace"},
 	"internal/sim/cmd/samples": {"internal/sim", "trace"},
+	"bench/gen":                {"internal/sim", "trace"},
 }
 
 // testsMay is what test files may import besides.
