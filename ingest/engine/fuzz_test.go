@@ -275,5 +275,8 @@ func FuzzBuilder(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) { verify(t, spansOf(data)) })
+	f.Fuzz(func(t *testing.T, data []byte) {
+		verify(t, spansOf(data))
+		samePacked(t, spansOf(data))
+	})
 }

@@ -29,17 +29,22 @@ type Builder struct {
 	steps     map[[2]string]*node // of decoding, by trace and parent
 	nested    *nested             // the place of the request that was built last, in the span around it
 	clocks    clocks
+	packed    texts  // in what is packed
+	packing   []byte // room for the span at hand
 	stopped   bool
 	yield     func(*trace.Request, *trace.Issue) bool
 }
 
 // group is what is held of one trace, or of several that share a request.
 type group struct {
-	id    string
-	nodes []*node
-	also  []string // the other traces
-	rooms []string
-	steps [][2]string
+	id        string
+	data      []byte  // its spans, packed
+	nodes     []*node // those that are not
+	size      int     // of both together
+	resources []*resource
+	also      []string // the other traces
+	rooms     []string
+	steps     [][2]string
 }
 
 // NewBuilder returns a Builder without spans.
@@ -153,20 +158,21 @@ func (b *Builder) single(n *node, startup bool) {
 	b.send(b.build(n, family{single: true}))
 }
 
-// hold keeps n until its trace is closed. It returns what is kept.
+// hold keeps n until its trace is closed. It returns what is kept; nil where
+// that is packed.
 func (b *Builder) hold(n *node) *node {
 	g := b.groups[n.traceID]
 	if g == nil {
-		g = &group{id: n.traceID}
+		g = &group{id: strings.Clone(n.traceID)} // it may be a piece of much more
 		b.groups[g.id] = g
 		b.order = append(b.order, g)
 	}
-	kept := *n
-	if n.traceID == g.id {
-		kept.traceID = g.id
+	var kept *node
+	if packs(g, n) {
+		b.pack(g, n)
+	} else {
+		kept = b.keep(g, n)
 	}
-	kept.attrs, kept.marks = slices.Clone(n.attrs), slices.Clone(n.marks)
-	g.nodes = append(g.nodes, &kept)
 	if n.half != noHalf && n.sgl != nil && n.sgl.room != "" {
 		g = b.meet(g, n.sgl.room)
 	}
@@ -174,14 +180,27 @@ func (b *Builder) hold(n *node) *node {
 		g.steps = append(g.steps, [2]string{kept.traceID, kept.parentID})
 	}
 	for b.held++; b.held > b.max && !b.stopped; {
-		if g := b.order[0]; len(g.nodes) > 0 {
-			b.tell(trace.NewIssue(trace.TooManyOpen, g.nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, len(g.nodes), b.max))
+		if g := b.order[0]; g.size > 0 {
+			b.tell(trace.NewIssue(trace.TooManyOpen, b.all(g)[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, g.size, b.max))
 		}
 		b.close()
 		if len(b.clocks.queue) > max(b.max/16, minQueue) {
 			b.settle()
 		}
 	}
+	return kept
+}
+
+// keep adds n to g as it is.
+func (b *Builder) keep(g *group, n *node) *node {
+	kept := *n
+	if n.traceID == g.id {
+		kept.traceID = g.id
+	}
+	kept.attrs, kept.marks = slices.Clone(n.attrs), slices.Clone(n.marks)
+	g.nodes = append(g.nodes, &kept)
+	g.data = append(g.data, 0)
+	g.size++
 	return &kept
 }
 
@@ -194,11 +213,12 @@ func (b *Builder) meet(g *group, room string) *group {
 		b.rooms[room] = g
 		g.rooms = append(g.rooms, room)
 	case other != g:
-		if len(other.nodes) < len(g.nodes) {
+		if other.size < g.size {
 			g, other = other, g
 		}
 		// The smaller one, g, goes into the other; its place in the order stays empty.
-		other.nodes = append(other.nodes, g.nodes...)
+		other.nodes = append(b.all(other), b.all(g)...)
+		other.data, other.size, other.resources = make([]byte, len(other.nodes)), len(other.nodes), nil
 		other.also = append(append(other.also, g.id), g.also...)
 		other.rooms = append(other.rooms, g.rooms...)
 		other.steps = append(other.steps, g.steps...)
@@ -208,7 +228,7 @@ func (b *Builder) meet(g *group, room string) *group {
 		for _, room := range g.rooms {
 			b.rooms[room] = other
 		}
-		g.nodes, g.also, g.rooms, g.steps = nil, nil, nil, nil
+		*g = group{id: g.id}
 		return other
 	}
 	return g
@@ -242,7 +262,7 @@ func (b *Builder) close() {
 	g := b.order[0]
 	b.order[0] = nil
 	b.order = b.order[1:]
-	if len(g.nodes) == 0 {
+	if g.size == 0 {
 		return // it went into another
 	}
 	delete(b.groups, g.id)
@@ -255,9 +275,9 @@ func (b *Builder) close() {
 	for _, k := range g.steps {
 		delete(b.steps, k)
 	}
-	b.held -= len(g.nodes)
+	b.held -= g.size
 
-	nodes := g.nodes
+	nodes := b.all(g)
 	slices.SortStableFunc(nodes, func(x, y *node) int {
 		return cmp.Or(cmp.Compare(x.start.Or(0), y.start.Or(0)), cmp.Compare(x.spanID, y.spanID),
 			cmp.Compare(x.end.Or(0), y.end.Or(0)), cmp.Compare(x.name, y.name))
