@@ -3,6 +3,7 @@ package ingest
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -42,7 +43,7 @@ var formats = []format{
 	{Format{"otel-console-python, -go, -js", "what these SDKs print, behind what Ray, docker, Kubernetes or compose put before each line", "the same as without", inside}, func(head []byte) bool { return spanfile.Wrapped(head) != nil }, (*run).wrapped},
 	spanFile(&spanfile.PythonConsole), spanFile(&spanfile.GoConsole),
 	{formatOf(&spanfile.JSConsole), spanfile.JSConsole.Sniff, (*run).jsConsole},
-	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting, and its limits where the log has its start", "how long a request waited in the queue, and its phases: no line says so"}, vllmlog.Sniff, (*run).log},
+	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting, and its limits where the log has its start", "how long a request waited in the queue, and its phases: no line says so. Lines of single steps (Iteration(…)) are passed over"}, vllmlog.Sniff, (*run).log},
 	recordFile(&records.VLLMBench), recordFile(&records.AIPerf),
 	recordFile(&records.SGLangMetrics), recordFile(&records.SGLangLog), recordFile(&records.Dynamo), recordFile(&records.TensorRT), recordFile(&records.TGI),
 	recordFile(&records.Ollama), recordFile(&records.VLLMResponse), recordFile(&records.LlamaCpp), recordFile(&records.VLLMStats), recordFile(&records.Plain),
@@ -78,7 +79,9 @@ func Formats() []Format {
 	for _, f := range formats {
 		list = append(list, f.Format)
 	}
-	return append(list, Format{"gzip, zstd", "their first bytes", "what is inside, also twice over", inside})
+	return append(list,
+		Format{"docker, Kubernetes, compose, Ray, Loki", "what they put before each line of all formats above, or the object that they put it in", "what is inside", inside},
+		Format{"gzip, zstd", "their first bytes", "what is inside, also twice over", inside})
 }
 
 // Engine is what is known of an engine whose spans are read.
@@ -120,6 +123,9 @@ func describe(head []byte) string {
 			return "it looks like " + f.what
 		}
 	}
+	if what := describeJSON(head); what != "" {
+		return what
+	}
 	t := bytes.TrimLeft(head, "\xef\xbb\xbf \t\r\n[")
 	if key, ok := firstKey(t); ok {
 		return fmt.Sprintf("it looks like JSON that begins with the key %q", key)
@@ -128,6 +134,72 @@ func describe(head []byte) string {
 		return fmt.Sprintf("it is binary and begins with the bytes % x", head[:min(len(head), 8)])
 	}
 	return "it is text without a line of vLLM's log or a JSON object of OpenTelemetry spans"
+}
+
+// exports are what others call their traces, which are not read, by what stands
+// in them, and what to do about it.
+var exports = []struct {
+	keys []string // all of these, as JSON keys
+	what string
+}{
+	{[]string{"traceEvents"}, chromeTrace},
+	{[]string{"ph", "ts", "pid"}, chromeTrace},
+	{[]string{"trace_id", "span_id", "start", "duration", "meta"}, "spans as Datadog's agent takes them. They are not read: send the spans to an OpenTelemetry collector too (its file exporter, or traceview record), or export them as OTLP"},
+	{[]string{"trace.trace_id", "trace.span_id"}, "events of Honeycomb. They are not read: send the spans to an OpenTelemetry collector too (its file exporter, or traceview record)"},
+	{[]string{"completionStartTime", "traceId", "type"}, "observations of Langfuse. They are not read as they are: write id, start (startTime), first_token (completionStartTime) and end (endTime) of each, see docs/own-records.md"},
+	{[]string{"trace.id", "timestamp", "attributes", "common"}, newRelic},
+	{[]string{"durationInNanos", "startTime", "spanId"}, "spans as OpenSearch keeps them. They are not read: send the spans to an OpenTelemetry collector too (its file exporter, or traceview record)"},
+	{[]string{"_source", "_index"}, "documents of Elasticsearch or OpenSearch. Give what stands under _source, one a line (jq -c ._source): spans of Jaeger are read"},
+	{[]string{"status", "data", "resultType"}, "an answer of Prometheus: it holds no requests. Give traces or logs"},
+}
+
+const (
+	chromeTrace = "a Chrome trace (Perfetto, torch.profiler), which tells of no requests. Give the engine's spans or log; traceview writes this format, for chrome://tracing, and does not read it"
+	newRelic    = "spans as New Relic takes them. They are not read: send the spans to an OpenTelemetry collector too (its file exporter, or traceview record)"
+)
+
+// describeJSON says what unknown JSON looks like; "": it does not tell.
+func describeJSON(head []byte) string {
+	t := bytes.TrimSpace(bytes.TrimPrefix(head, []byte("\xef\xbb\xbf")))
+	if len(t) == 0 || t[0] != '{' && t[0] != '[' {
+		if string(t) == "null" {
+			return nothingInIt
+		}
+		return ""
+	}
+	for _, e := range exports {
+		if !slices.ContainsFunc(e.keys, func(k string) bool {
+			return !bytes.Contains(t, []byte(`"`+k+`":`)) && !bytes.Contains(t, []byte(`"`+k+`" :`))
+		}) {
+			return "it looks like " + e.what
+		}
+	}
+	// What a store answers where it has no such trace.
+	var v any
+	if len(t) < 4<<10 && json.Unmarshal(t, &v) == nil && empty(v) {
+		return nothingInIt
+	}
+	return ""
+}
+
+const nothingInIt = "it is JSON with nothing in it: a store answers so where it has no such trace"
+
+// empty reports whether a JSON value holds neither text nor true nor a number
+// but 0, outside of an error.
+func empty(v any) bool {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, m := range v {
+			if k != "errors" && k != "error" && !empty(m) {
+				return false
+			}
+		}
+		return true
+	case []any:
+		return !slices.ContainsFunc(v, func(m any) bool { return !empty(m) })
+	default:
+		return v == nil || v == false || v == 0.0 || v == ""
+	}
 }
 
 // firstKey returns the first key of a JSON object, if it is short.

@@ -20,6 +20,7 @@ import (
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/traceview/traceview/ingest/engine"
@@ -81,7 +82,7 @@ func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trac
 		run := &run{
 			ctx: ctx, opts: opts.withDefaults(), yield: yield,
 			builder: engine.NewBuilder(engine.Options{MaxOpen: opts.MaxOpen}),
-			ids:     map[uint64]bool{},
+			ids:     map[uint64]seenID{},
 			several: len(inputs) > 1, formats: formats,
 		}
 		copies := newCopies(inputs)
@@ -127,11 +128,19 @@ type run struct {
 	joined int    // requests made of spans
 	spans  []held // inputs with spans
 
-	ids     map[uint64]bool // hashes of requests' ids; true: their repetition was told
+	ids     map[uint64]seenID // by hashes of requests' ids
+	halves  held              // requests whose id a request for one token had too
 	clock   trace.Clock
 	mixed   bool
 	clocked bool // clock is set
 	units   unitWatch
+}
+
+// seenID is what is known of the requests with one id.
+type seenID struct {
+	service   uint16 // a hash of the first's
+	told      bool   // that there are several of that service
+	one, more bool   // one was for a single token, one for more: see [run.halves]
 }
 
 // held is how many spans an input had.
@@ -190,23 +199,37 @@ func (run *run) watch(r *trace.Request) bool {
 	if r.ID == "" {
 		return true
 	}
-	h := uint64(14695981039346656037) // FNV-1a
-	for _, s := range [...]string{r.Service, "\x00", r.ID} {
-		for i := range len(s) {
-			h = (h ^ uint64(s[i])) * 1099511628211
+	h, service := hash(r.ID), uint16(hash(r.Service))
+	one, more := r.MaxTokens.Or(0) == 1 && r.Output.Or(1) == 1, r.Output.Or(0) > 1
+	id, seen := run.ids[h]
+	if !seen && len(run.ids) >= maxIDs {
+		return true
+	}
+	if seen && strings.HasPrefix(r.Source.Engine, "vllm") && (one && id.more || more && id.one) {
+		if run.halves.n++; run.halves.n == 1 {
+			run.halves.pos = r.Source.Pos
 		}
 	}
-	switch told, seen := run.ids[h]; {
-	case seen && !told:
-		run.ids[h] = true
-		if !slices.ContainsFunc(r.Issues, func(is trace.Issue) bool { return is.Code == trace.RequestIDReused }) {
-			is := trace.NewIssue(trace.RequestIDReused, r.Source.Pos, "request id %.80q stands for more than one request", r.ID)
-			return run.yield(nil, &is)
-		}
-	case !seen && len(run.ids) < maxIDs:
-		run.ids[h] = false
+	tell := seen && id.service == service && !id.told
+	if !seen {
+		id.service = service
+	}
+	id.one, id.more, id.told = id.one || one, id.more || more, id.told || tell
+	run.ids[h] = id
+	if tell && !slices.ContainsFunc(r.Issues, func(is trace.Issue) bool { return is.Code == trace.RequestIDReused }) {
+		is := trace.NewIssue(trace.RequestIDReused, r.Source.Pos, "request id %.80q stands for more than one request", r.ID)
+		return run.yield(nil, &is)
 	}
 	return true
+}
+
+// hash is FNV-1a.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(s) {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
 }
 
 // finish closes the traces and says of inputs with spans that none was a
@@ -224,6 +247,10 @@ func (run *run) finish() error {
 		run.issue(&is)
 	}
 	run.settle()
+	if n := run.halves.n; n > 0 && !run.stopped {
+		is := trace.NewIssue(trace.HalfRequest, run.halves.pos, "%d requests have the id of one for a single token in another trace: if a router asks a prefill engine first, each counts as two, and neither trace says so", n)
+		run.issue(&is)
+	}
 	run.unitIssues()
 	run.progress(0)
 	return nil
@@ -246,12 +273,16 @@ type part struct {
 	out *limited // what is decoded
 	dec *otlp.Decoder
 
+	inside   bool        // others put something before each line: bytes have no places of their own
 	file     io.ReaderAt // the input itself, where it can be read anywhere and nothing is around it
 	archives int         // around it
 	left     *int64      // bytes that all files of the archives around it may have yet
 }
 
 func (p *part) pos(off int64) trace.Pos { return trace.Pos{File: p.in.Name, Offset: off} }
+
+// at is where a text begins.
+func (p *part) at() scan.At { return scan.At{File: p.in.Name, Line: 1, Inside: p.inside} }
 
 // input reads one input. The error is one that ends the run.
 func (run *run) input(in Input) (err error) {
@@ -385,13 +416,21 @@ func (run *run) part(p *part, r io.Reader, layers int) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
+	if inner := spanfile.Inside(head); !p.inside && len(inner) > 0 {
+		for _, f := range run.formats {
+			if f.sniff(inner) {
+				p.inside, p.file = true, nil
+				return f.read(run, p, bufio.NewReaderSize(spanfile.Unwrap(head, br), sniffed))
+			}
+		}
+	}
 	is := trace.NewIssue(trace.UnknownFormat, p.pos(0), "%s", describe(head))
 	run.issue(&is)
 	return nil
 }
 
 func (run *run) json(p *part, r *bufio.Reader) error {
-	err := p.dec.JSON(r, otlp.At{File: p.in.Name, Line: 1})
+	err := p.dec.JSON(r, p.at())
 	return run.ended(p, p.dec.Spans, p.dec.Others, err)
 }
 
@@ -403,21 +442,21 @@ func (run *run) proto(p *part, r *bufio.Reader) error {
 // spanFile reads spans that are not OTLP.
 func (run *run) spanFile(c *spanfile.Container, p *part, r *bufio.Reader) error {
 	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
-	err := d.JSON(c, r, scan.At{File: p.in.Name, Line: 1})
+	err := d.JSON(c, r, p.at())
 	return run.ended(p, d.Spans, d.Others, err)
 }
 
 // jsConsole reads what Node.js shows of spans.
 func (run *run) jsConsole(p *part, r *bufio.Reader) error {
 	d := spanfile.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.span)
-	err := d.JS(r, scan.At{File: p.in.Name, Line: 1})
+	err := d.JS(r, p.at())
 	return run.ended(p, d.Spans, d.Others, err)
 }
 
 // records reads records of one request each.
 func (run *run) records(f *records.Format, p *part, r *bufio.Reader) error {
 	d := records.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.give)
-	err := d.JSON(f, r, scan.At{File: p.in.Name, Line: 1})
+	err := d.JSON(f, r, p.at())
 	if d.Requests == 0 && err == nil && !run.stopped && !p.raw.failed() {
 		is := trace.NewIssue(trace.NoRequests, p.pos(0), "there are no records of single requests in it")
 		run.issue(&is)

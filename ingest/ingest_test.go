@@ -144,7 +144,16 @@ func TestCases(t *testing.T) {
 		"two-clocks-other-sides/all-monotonic.jsonl":  "k3 ok 1.75s queueing=250ms prefill=500ms decode=1s",
 		"zero-token-success-other-tools/aiperf.jsonl": "z error 400ms\nz2 ok 400ms",
 		"zero-token-success-other-tools/own.jsonl":    "r0 error 2s\nr1 ok 2s",
-		"year-rollover-and-leap-day/input.log":        "cmpl-ny1-0 aborted 9s\ncmpl-ny2-0 incomplete - | impossible-date" + zone,
+		"wrapped-by-others/spans.docker.log":          "g1 ok 1s\ng2 ok 1.5s",
+		"wrapped-by-others/spans.loki.jsonl":          "g1 ok 1s\ng2 ok 1.5s",
+		"wrapped-by-others/tgi.docker.log":            " ok 2.513908s arrival=187.4µs queueing=431.2ms prefill|decode=2.081302s",
+		"wrapped-by-others/own.k8s.log":               "r1 ok 1.903s",
+		"aborted-span-other-marks/input.json":         "x1 aborted 100ms\nx2 error 100ms\nx3 error 100ms\nx4 aborted 100ms",
+		"skew-drifting/input.jsonl": "s1 ok 3s queueing=500ms prefill=400ms decode=1.6s arrival|completion=500ms | clock-skew\n" +
+			"s2 ok 2.5s queueing=500ms prefill=400ms decode=1.6s | clock-skew\ns3 ok 2.5s queueing=500ms prefill=400ms decode=1.6s | clock-skew",
+		"own-date-format/whole-date.log":       "a aborted 1h0m4s" + zone,
+		"own-date-format/fraction.log":         "a aborted 2.377s" + zone,
+		"year-rollover-and-leap-day/input.log": "cmpl-ny1-0 aborted 9s\ncmpl-ny2-0 incomplete - | impossible-date" + zone,
 	}
 	const dir = "testdata/cases"
 	files := 0
@@ -411,9 +420,27 @@ func TestRunIssues(t *testing.T) {
 	compare(t, lines(t, Options{}, inMemory("x", []byte(three))), "a ok 1s\na ok 1s\n! request-id-reused\na ok 1s")
 }
 
+// A router that passes no context on leaves two traces of a request: a prefill
+// engine's for one token, and a decode engine's, in either order.
+func TestHalvesApart(t *testing.T) {
+	half := func(trace, service, limit, out string) string {
+		return strings.NewReplacer(
+			fmt.Sprintf("%032x", []byte("a")), strings.Repeat(trace, 32),
+			`{"resourceSpans":[{`, `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"`+service+`"}}]},`,
+			`"attributes":[{"key":"gen_ai.request.id"`, `"attributes":[{"key":"gen_ai.request.max_tokens","value":{"intValue":`+limit+`}},{"key":"gen_ai.usage.completion_tokens","value":{"intValue":`+out+`}},{"key":"gen_ai.request.id"`,
+		).Replace(doc("a"))
+	}
+	prefill, decode := inMemory("p", []byte(half("1", "prefill", "1", "1"))), inMemory("d", []byte(half("2", "decode", "100", "50")))
+	for _, in := range [][]Input{{prefill, decode}, {decode, prefill}} {
+		compare(t, lines(t, Options{}, in...), "a ok 1s\na ok 1s\n! half-request")
+	}
+	short := inMemory("s", []byte(half("2", "decode", "100", "1")))
+	compare(t, lines(t, Options{}, prefill, short), "a ok 1s\na ok 1s")
+}
+
 func TestMixedClocks(t *testing.T) {
 	var got []string
-	run := &run{ids: map[uint64]bool{}, yield: func(_ *trace.Request, err error) bool {
+	run := &run{ids: map[uint64]seenID{}, yield: func(_ *trace.Request, err error) bool {
 		got = append(got, err.Error())
 		return true
 	}}

@@ -28,7 +28,7 @@
 // No end or no start: incomplete. Else a status, an error.type or a finish
 // reason that speaks of abort or cancel, or an HTTP status of 499: aborted. An
 // HTTP status of 4xx or 503 of a span below which no engine took anything up:
-// rejected. Another error status (an HTTP status of 5xx is one), of the span or
+// rejected. Another error status (an HTTP status of 5xx and an error.type are one), of the span or
 // of the outermost one used: error. No output tokens beside milestones that were never
 // stamped (a phase below zero or far longer than the span): aborted, since
 // vLLM writes that for requests that it dropped. All others are ok: vLLM sets

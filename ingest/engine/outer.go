@@ -48,7 +48,8 @@ func claim(r *trace.Request, p trace.Phase, basis trace.Basis, a, z trace.Time) 
 // widen gives r the arrival and end of the span around it. Where c says by how
 // much its clock is off, no duration changes, the engine's part is moved as a
 // whole, and which side of it the rest of the outer span lies on is not known.
-// Where no constant explains that it sticks out, nothing is moved.
+// Where no constant explains that it sticks out, nothing is moved but a served
+// request that would begin before its call.
 func (n *nested) widen(r *trace.Request, c offset) {
 	rounding := tolerance(r)
 	es, ee := r.Arrival.At, r.Completed.At
@@ -73,13 +74,16 @@ func (n *nested) widen(r *trace.Request, c offset) {
 	}
 	out += "; engine span " + units.Duration(ours, 0) + ", outer " + units.Duration(theirs, 0)
 	overlap := min(ee, n.end).Sub(max(es, n.start))
-	switch {
-	case c.by != 0 && early <= c.by+rounding && late <= rounding-c.by:
-		move(r, c.by)
-		es, ee = es.Add(c.by), ee.Add(c.by)
+	inside := func(by time.Duration) {
+		move(r, by)
+		es, ee = es.Add(by), ee.Add(by)
 		r.Arrival, r.Completed = trace.At(min(n.start, es), trace.Measured), trace.At(max(n.end, ee), trace.Measured)
 		n.arrives(r, trace.Arrival|trace.Completion, trace.Derived, n.start, es)
 		claim(r, trace.Arrival|trace.Completion, trace.Derived, ee, n.end)
+	}
+	switch {
+	case c.by != 0 && early <= c.by+rounding && late <= rounding-c.by:
+		inside(c.by)
 		sign := ""
 		if c.by > 0 {
 			sign = "+"
@@ -89,8 +93,14 @@ func (n *nested) widen(r *trace.Request, c offset) {
 		whole()
 	case ours > theirs+rounding:
 		note(r, trace.ClockSkew, "%s, too short to be used", out)
+	case 2*overlap >= ours && early > rounding && r.Outcome == trace.OK:
+		// No engine begins before it is called. Both lengths are of one clock each
+		// and stand; how the rest divides into before and after is not known.
+		inside(early)
+		note(r, trace.ClockSkew, "%s; no constant offset explains it%s: put at its parent's start alone", out, c.others())
 	case 2*overlap >= ours:
-		// What sticks out counts as outside of the request.
+		// What sticks out counts as outside of the request: an end may be the
+		// caller's, who did not wait for the engine's.
 		r.Arrival, r.Completed = trace.At(n.start, trace.Measured), trace.At(n.end, trace.Measured)
 		n.arrives(r, trace.Arrival, trace.Measured, n.start, es)
 		claim(r, trace.Completion, trace.Measured, ee, n.end)

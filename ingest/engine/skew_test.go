@@ -55,12 +55,13 @@ func TestSkewOfPairs(t *testing.T) {
 			"b vllm ok arrival=10 end=13 | arrival|completion=0.5 unattributed=2.5 | clock-skew",
 		}, "child starts 700 ms before its parent; engine span 2.5 s, outer 3 s, moved by +700 ms"},
 		// a cannot be earlier by more than 0.25 s, nor later; b needs 0.7 s.
-		{"no constant explains it: nothing is moved", [][]*trace.Span{
+		// Its 2.5 s stand, and so do the 3 s of its call: it did not begin before it.
+		{"no constant explains it: what would begin before its call is put there", [][]*trace.Span{
 			pairOf("a", "gw", "llm", 0, 2.5, 0.25, 2.25), pairOf("b", "gw", "llm", 10, 13, 9.3, 11.8),
 		}, []string{
 			"a vllm ok arrival=0 end=2.5 | arrival=0.25 completion=0.25 unattributed=2",
-			"b vllm ok arrival=10 end=13 | completion=1.2 unattributed=1.8 | clock-skew",
-		}, "child starts 700 ms before its parent; engine span 2.5 s, outer 3 s; no constant offset explains it, as 2 requests of both services tell: nothing was moved"},
+			"b vllm ok arrival=10 end=13 | arrival|completion=0.5 unattributed=2.5 | clock-skew",
+		}, "child starts 700 ms before its parent; engine span 2.5 s, outer 3 s; no constant offset explains it, as 2 requests of both services tell: put at its parent's start alone"},
 		{"nor where it is far off", [][]*trace.Span{
 			pairOf("a", "gw", "llm", 0, 2.5, 0.25, 2.25), pairOf("b", "gw", "llm", 10, 13, 110, 112),
 		}, []string{

@@ -128,7 +128,11 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 				n.failed = true
 			}
 		case "error.type":
-			n.aborted = n.aborted || n.failed && saysAborted(a.Value.String())
+			// It stands where the operation ended in an error, also where whoever
+			// wrote it left the status unset.
+			if why := a.Value.String(); why != "" {
+				n.failed, n.aborted = true, n.aborted || saysAborted(why)
+			}
 		}
 		if k := keys[a.Key]; k != fieldNone {
 			meaning[k] = meaning[k] || a.Value.Kind() != trace.ValueNone

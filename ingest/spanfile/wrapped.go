@@ -16,22 +16,40 @@ import (
 // else the next goes on with it. ok is false for a line that is not of it.
 type wrapper func(line []byte) (text []byte, whole, ok bool)
 
-var wrappers = []wrapper{dockerLine, criLine, rayLine, kubectlLine, composeLine}
+var wrappers = []wrapper{dockerLine, lokiLine, criLine, rayLine, kubectlLine, composeLine}
 
 // dockerLine reads docker's json-file: {"log":"…\n","stream":…,"time":…}.
 func dockerLine(line []byte) (text []byte, whole, ok bool) {
-	if !bytes.HasPrefix(line, []byte(`{"log":"`)) {
+	if !bytes.HasPrefix(line, []byte(`{"log":`)) {
 		return nil, false, false
 	}
-	p := parser{Parser: scan.Parser{B: line, Texts: new(scan.Texts)}, c: &PythonConsole}
+	text, ok = member(line, "log")
+	return bytes.TrimSuffix(text, []byte("\n")), bytes.HasSuffix(text, []byte("\n")), ok && text != nil
+}
+
+// lokiLine reads what logcli -o jsonl shows: {"labels":{…},"line":"…","timestamp":…}.
+func lokiLine(line []byte) (text []byte, whole, ok bool) {
+	first, _, _ := bytes.Cut(line, []byte(":"))
+	switch string(first) {
+	case `{"labels"`, `{"line"`, `{"timestamp"`:
+	default:
+		return nil, false, false
+	}
+	text, ok = member(line, "line")
+	return bytes.TrimSuffix(text, []byte("\n")), true, ok && text != nil
+}
+
+// member returns the text of an object's member.
+func member(object []byte, name string) (text []byte, ok bool) {
+	p := parser{Parser: scan.Parser{B: object, Texts: new(scan.Texts)}, c: &PythonConsole}
 	p.object("a line", func(key []byte) {
-		if string(key) == "log" {
-			text = bytes.Clone(p.Str("log"))
+		if string(key) == name && p.Peek() == '"' {
+			text = bytes.Clone(p.Str(name))
 		} else {
 			p.Skip()
 		}
 	})
-	return bytes.TrimSuffix(text, []byte("\n")), bytes.HasSuffix(text, []byte("\n")), p.Wrong == ""
+	return text, p.Wrong == ""
 }
 
 // criLine reads what Kubernetes' runtimes write: 2026-01-02T03:04:05.6Z stdout F …
@@ -108,14 +126,21 @@ func wrapperOf(head []byte) wrapper {
 	return nil
 }
 
-// Wrapped reports whether head is of a container that a process prints, behind
-// what others put before each line, and returns that container.
-func Wrapped(head []byte) *Container {
+// Inside returns head without what others put before each line; nil: there is
+// nothing of the kind.
+func Inside(head []byte) []byte {
 	w := wrapperOf(head)
 	if w == nil {
 		return nil
 	}
 	inner, _ := io.ReadAll(&unwrapped{r: bufio.NewReaderSize(bytes.NewReader(head), maxLine), w: w}) // memory does not fail
+	return inner
+}
+
+// Wrapped reports whether head is of a container that a process prints, behind
+// what others put before each line, and returns that container.
+func Wrapped(head []byte) *Container {
+	inner := Inside(head)
 	for _, c := range []*Container{&PythonConsole, &GoConsole, &JSConsole} {
 		if c.Sniff(inner) {
 			return c

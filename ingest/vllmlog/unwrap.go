@@ -200,15 +200,20 @@ func cri(s []byte) (stream []byte, whole bool, text []byte, ok bool) {
 	return stream, whole, text[1:], text[0] == ' '
 }
 
-// own reads the engine's own prefix, "LEVEL MM-DD HH:MM:SS [file:line] ", and
-// hands on the line where there is one.
+// own reads the engine's own prefix, "LEVEL MM-DD HH:MM:SS [file:line] ", also
+// with a whole date or a fraction, and hands on the line where there is one.
 func (u *unwrapper) own(s []byte, e *entry) bool {
 	n := level(s)
 	if n == 0 {
 		return false
 	}
 	st, t, ok := monthDay(s[n:])
-	if !ok || !hasPrefix(t, " ") {
+	if ok {
+		t = st.fraction(t)
+	} else if st, t, ok = dateTime(s[n:]); !ok { // a datefmt of the user's
+		return false
+	}
+	if !hasPrefix(t, " ") {
 		return false
 	}
 	t = t[1:]
