@@ -46,6 +46,7 @@ type Options struct {
 	MaxRecord int64 // bytes of one record; 0: 256 MiB
 	MaxInput  int64 // bytes of one input once decompressed; 0: 1 TiB
 	MaxOpen   int   // spans held back for traces that are not complete; 0: 4 million
+	Memory    int64 // bytes that those spans may take before they go to a temporary file; 0: any number
 
 	Year int            // of a log's first stamp, where stamps have none; 0: from the input
 	Zone *time.Location // of a log's stamps, where they have none; nil: UTC, with a note
@@ -81,10 +82,15 @@ func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trac
 	return func(yield func(*trace.Request, error) bool) {
 		run := &run{
 			ctx: ctx, opts: opts.withDefaults(), yield: yield,
-			builder: engine.NewBuilder(engine.Options{MaxOpen: opts.MaxOpen}),
+			builder: engine.NewBuilder(engine.Options{MaxOpen: opts.MaxOpen, Memory: opts.Memory}),
 			ids:     map[uint64]seenID{},
 			several: len(inputs) > 1, formats: formats,
 		}
+		defer func() {
+			if err := run.builder.Close(); err != nil {
+				run.fail(err)
+			}
+		}()
 		copies := newCopies(inputs)
 		for _, in := range inputs {
 			if first, ok := copies.of(in); ok {
@@ -95,7 +101,11 @@ func Requests(ctx context.Context, inputs []Input, opts Options) iter.Seq2[*trac
 				run.progress(int(in.Size)) // it need not be read
 				continue
 			}
-			if err := run.input(in); err != nil {
+			err := run.input(in)
+			if err == nil {
+				err = run.builder.Err()
+			}
+			if err != nil {
 				run.fail(err)
 				return
 			}
@@ -237,6 +247,9 @@ func hash(s string) uint64 {
 func (run *run) finish() error {
 	run.builder.Finish(run.fromSpans)
 	if err := run.ctx.Err(); err != nil && !run.stopped {
+		return err
+	}
+	if err := run.builder.Err(); err != nil {
 		return err
 	}
 	for _, s := range run.spans {

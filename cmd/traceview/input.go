@@ -31,6 +31,7 @@ type input struct {
 	zone                string
 	maxRecord, maxInput string
 	maxOpen             int
+	memory              string // empty: a quarter of the machine's
 	strict              bool
 }
 
@@ -44,6 +45,7 @@ func (in *input) addFlags(cmd *cobra.Command) {
 	f.StringVar(&in.zone, "zone", "", "the time `ZONE` of stamps that have none, such as UTC or Europe/Berlin")
 	f.StringVar(&in.maxRecord, "max-record", "256MiB", "the largest `SIZE` of one record (span batch, log line)")
 	f.StringVar(&in.maxInput, "max-input", "1TiB", "the largest `SIZE` of one input once decompressed")
+	f.StringVar(&in.memory, "memory", "", "the `SIZE` that spans may take that wait for the rest of their trace, before they go to a temporary file (default: a quarter of the machine's memory)")
 	f.IntVar(&in.maxOpen, "max-open", 4_000_000, "how many `SPANS` may wait for the rest of their trace")
 	f.BoolVar(&in.strict, "strict", false, "exit with status 3 if any record was dropped")
 }
@@ -207,6 +209,14 @@ func (in *input) options() (ingest.Options, error) {
 	}
 	if in.maxOpen < 1 {
 		return opts, usagef("--max-open: must be at least 1")
+	}
+	if opts.Memory = machineMemory() / 4; in.memory != "" {
+		if opts.Memory, err = units.ParseBytes(in.memory); err != nil {
+			return opts, usagef("--memory: %w", err)
+		}
+		if opts.Memory < 1 {
+			return opts, usagef("--memory: must be at least 1 byte")
+		}
 	}
 	if in.zone != "" {
 		if opts.Zone, err = time.LoadLocation(in.zone); err != nil {

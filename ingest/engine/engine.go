@@ -136,6 +136,10 @@ var Engines = []Engine{
 // Options are the limits of a [Builder]. The zero value works.
 type Options struct {
 	MaxOpen int // spans held back until Finish; 0: 4 million
+	// Memory is how many bytes the spans that are held back may take; beyond
+	// it they wait in a temporary file. What names their traces does not
+	// count, and stays. 0: they may take any number.
+	Memory int64
 }
 
 // slack is how much longer than its span a duration may be before it is held

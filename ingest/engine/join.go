@@ -31,6 +31,10 @@ type Builder struct {
 	clocks    clocks
 	packed    texts  // in what is packed
 	packing   []byte // room for the span at hand
+	memory    int64  // bytes that may wait packed; 0: any number
+	waiting   int64  // that do
+	file      *spillFile
+	err       error
 	stopped   bool
 	yield     func(*trace.Request, *trace.Issue) bool
 }
@@ -38,9 +42,10 @@ type Builder struct {
 // group is what is held of one trace, or of several that share a request.
 type group struct {
 	id        string
-	data      []byte  // its spans, packed
-	nodes     []*node // those that are not
-	size      int     // of both together
+	data      []byte   // its spans, packed
+	spilled   []extent // those that came before
+	nodes     []*node  // those that are not
+	size      int      // of both together
 	resources []*resource
 	also      []string // the other traces
 	rooms     []string
@@ -53,7 +58,7 @@ func NewBuilder(o Options) *Builder {
 		o.MaxOpen = maxOpen
 	}
 	return &Builder{
-		max: o.MaxOpen, groups: map[string]*group{}, seen: newLedger(max(o.MaxOpen, 1<<16)),
+		max: o.MaxOpen, memory: o.Memory, groups: map[string]*group{}, seen: newLedger(max(o.MaxOpen, 1<<16)),
 		resources: map[*trace.Resource]*resource{}, texts: map[string]string{},
 		rooms: map[string]*group{}, steps: map[[2]string]*node{},
 	}
@@ -109,6 +114,9 @@ func (b *Builder) Finish(yield func(*trace.Request, *trace.Issue) bool) bool {
 	b.yield = yield
 	for !b.stopped && len(b.order) > 0 {
 		b.close()
+	}
+	if b.stopped {
+		return false
 	}
 	b.settle()
 	return !b.stopped
@@ -179,9 +187,19 @@ func (b *Builder) hold(n *node) *node {
 	if n.sgl != nil && n.sgl.stage == "decode_loop" {
 		g.steps = append(g.steps, [2]string{kept.traceID, kept.parentID})
 	}
+	if b.memory > 0 && b.waiting > b.memory {
+		if err := b.spill(); err != nil {
+			b.fail(err)
+			return kept
+		}
+	}
 	for b.held++; b.held > b.max && !b.stopped; {
 		if g := b.order[0]; g.size > 0 {
-			b.tell(trace.NewIssue(trace.TooManyOpen, b.all(g)[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, g.size, b.max))
+			nodes := b.all(g)
+			if b.stopped {
+				break
+			}
+			b.tell(trace.NewIssue(trace.TooManyOpen, nodes[0].pos, "trace %.40s closed with %d of its spans: %d are held", g.id, g.size, b.max))
 		}
 		b.close()
 		if len(b.clocks.queue) > max(b.max/16, minQueue) {
@@ -200,6 +218,7 @@ func (b *Builder) keep(g *group, n *node) *node {
 	kept.attrs, kept.marks = slices.Clone(n.attrs), slices.Clone(n.marks)
 	g.nodes = append(g.nodes, &kept)
 	g.data = append(g.data, 0)
+	b.waiting++
 	g.size++
 	return &kept
 }
@@ -218,7 +237,9 @@ func (b *Builder) meet(g *group, room string) *group {
 		}
 		// The smaller one, g, goes into the other; its place in the order stays empty.
 		other.nodes = append(b.all(other), b.all(g)...)
-		other.data, other.size, other.resources = make([]byte, len(other.nodes)), len(other.nodes), nil
+		b.waiting -= int64(len(other.data) + len(g.data))
+		other.data, other.spilled, other.size, other.resources = make([]byte, len(other.nodes)), nil, len(other.nodes), nil
+		b.waiting += int64(len(other.data))
 		other.also = append(append(other.also, g.id), g.also...)
 		other.rooms = append(other.rooms, g.rooms...)
 		other.steps = append(other.steps, g.steps...)
@@ -278,6 +299,10 @@ func (b *Builder) close() {
 	b.held -= g.size
 
 	nodes := b.all(g)
+	b.waiting -= int64(len(g.data))
+	if b.stopped {
+		return
+	}
 	slices.SortStableFunc(nodes, func(x, y *node) int {
 		return cmp.Or(cmp.Compare(x.start.Or(0), y.start.Or(0)), cmp.Compare(x.spanID, y.spanID),
 			cmp.Compare(x.end.Or(0), y.end.Or(0)), cmp.Compare(x.name, y.name))

@@ -127,6 +127,7 @@ func (b *Builder) pack(g *group, n *node) {
 		g.data = make([]byte, 0, len(p))
 	}
 	g.data = append(g.data, p...)
+	b.waiting += int64(len(p))
 	g.size++
 }
 
@@ -139,12 +140,15 @@ func (g *group) resource(r *resource) int {
 	return len(g.resources) - 1
 }
 
-// all returns g's nodes in the order of their coming. They stay packed.
+// all returns g's nodes in the order of their coming. They stay packed. Where
+// they cannot be read, b has failed.
 func (b *Builder) all(g *group) []*node {
-	if len(g.data) == 0 {
-		return g.nodes
+	data, err := b.stored(g)
+	if err != nil {
+		b.fail(err)
+		return nil
 	}
-	r := unpacking{data: string(g.data), texts: b.packed.list}
+	r := unpacking{data: data, texts: b.packed.list}
 	nodes, room := make([]*node, 0, g.size), make([]node, g.size-len(g.nodes))
 	for kept := g.nodes; r.data != ""; {
 		flags := r.uint()
