@@ -154,6 +154,12 @@ func (w *work) card() {
 	}
 }
 
+// workload reports whether nothing tells how any request was served: what is
+// counted of that would be a 0 of nothing.
+func (w *work) workload() bool {
+	return len(w.rep.Card.Engines) == 1 && w.rep.Card.Engines[0].Name == trace.Workload
+}
+
 // rates fills what is counted over the window.
 func (w *work) rates(in, out []int64) {
 	c := &w.rep.Card
@@ -195,7 +201,11 @@ func (w *work) rates(in, out []int64) {
 			open(r)
 		}
 	}
-	c.OfferedPerS, c.ThroughputPerS = perSecond(arrivals), perSecond(served)
+	c.OfferedPerS = perSecond(arrivals)
+	if w.workload() {
+		return
+	}
+	c.ThroughputPerS = perSecond(served)
 	if len(in) > 0 {
 		c.PromptTokensPerS = perSecond(prompt)
 	}

@@ -30,6 +30,8 @@ func (w *work) verdict() []string {
 			plural(c.Readings, "reading", "readings"), plural(int64(len(w.rep.Engines)), "engine", "engines"))}
 	case c.Requests == 0:
 		return []string{"No request is in the input."}
+	case c.Used == 0 && w.workload():
+		return []string{fmt.Sprintf("This is a workload: when %s arrived and how long they are. How they were served is not in it: no end, no phase, no wait.", plural(c.Requests, "request", "requests"))}
 	case c.Used == 0:
 		var why []string
 		for _, l := range c.LeftOut {

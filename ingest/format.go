@@ -46,7 +46,8 @@ var formats = []format{
 	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting, and its limits where the log has its start", "how long a request waited in the queue, and its phases: no line says so. Lines of single steps (Iteration(…)) are passed over"}, vllmlog.Sniff, (*run).log},
 	recordFile(&records.VLLMBench), recordFile(&records.AIPerf),
 	recordFile(&records.SGLangMetrics), recordFile(&records.SGLangLog), recordFile(&records.Dynamo), recordFile(&records.TensorRT), recordFile(&records.TGI),
-	recordFile(&records.Ollama), recordFile(&records.VLLMResponse), recordFile(&records.LlamaCpp), recordFile(&records.VLLMStats), recordFile(&records.Plain),
+	recordFile(&records.Ollama), recordFile(&records.VLLMResponse), recordFile(&records.LlamaCpp), recordFile(&records.VLLMStats),
+	recordFile(&records.Bailian), recordFile(&records.Mooncake), recordFile(&records.AzureTrace), recordFile(&records.BurstGPT), recordFile(&records.Plain),
 	{Format{otlp.FormatJSON, "such an object behind the text of a log line (OpenTelemetry Java's logging exporter)", "spans, then requests", asSpans}, otlp.SniffText, (*run).json},
 }
 

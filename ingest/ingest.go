@@ -469,7 +469,7 @@ func (run *run) jsConsole(p *part, r *bufio.Reader) error {
 // records reads records of one request each.
 func (run *run) records(f *records.Format, p *part, r *bufio.Reader) error {
 	d := records.NewDecoder(run.opts.MaxRecord, run.opts.Zone, run.give)
-	err := d.JSON(f, r, p.at())
+	err := d.Read(f, r, p.at())
 	if d.Requests == 0 && err == nil && !run.stopped && !p.raw.failed() {
 		is := trace.NewIssue(trace.NoRequests, p.pos(0), "there are no records of single requests in it")
 		run.issue(&is)

@@ -22,6 +22,7 @@ const (
 	BadFrame          Code = "bad-frame"
 	BadJSON           Code = "bad-json"
 	BadProtobuf       Code = "bad-protobuf"
+	BadRow            Code = "bad-row"
 	RecordTooLarge    Code = "record-too-large"
 	InputTooLarge     Code = "input-too-large"
 	TooManyOpen       Code = "too-many-open"
@@ -88,6 +89,7 @@ var Codes = []CodeInfo{
 	{BadFrame, Dropped, "a message length does not fit the data; reading resumed where it could", "copy the file again; check that only one process writes to it"},
 	{BadJSON, Dropped, "a piece of the input is not valid JSON and was skipped", "look at the position; the exporter may have been cut off there"},
 	{BadProtobuf, Dropped, "a protobuf message is malformed; its readable spans count", "look at the position; the exporter may have been cut off there"},
+	{BadRow, Dropped, "a line of a CSV table has not as many cells as its header, or a quote without an end, and was left out", "look at the position; write one line a request"},
 	{RecordTooLarge, Dropped, "one record is larger than the limit and was skipped", "raise --max-record if it is genuine"},
 	{InputTooLarge, Dropped, "the decompressed input passes the limit; the rest was not read", "raise --max-input if it is genuine"},
 	{TooManyOpen, Degraded, "more traces were open than the limit; the oldest were closed without what came later", "sort the input by trace or raise --max-open"},
@@ -141,7 +143,7 @@ var Codes = []CodeInfo{
 	{ReplicaInferred, Note, "a log does not name its server; its file's name stands for it", "nothing, or give the files other names"},
 	{WarmUp, Note, "requests of a load generator's warm-up were left out", "nothing"},
 	{SentLate, Note, "requests were sent later than their client meant to: latencies count from the sending, not from the plan", "judge what users would have waited with the attribute sent_late_ns added; give the client more connections"},
-	{UnreadField, Note, "records of one's own have members that are not read", "see docs/own-records.md for the names that are; nothing, if they do not matter"},
+	{UnreadField, Note, "records have members, or a table has columns, that are not read", "see docs/own-records.md for the names of records of one's own that are; nothing, if they do not matter"},
 }
 
 var codeInfo = func() map[Code]CodeInfo {

@@ -40,6 +40,10 @@ type Source struct {
 	Pos    Pos    // the first record that spoke of it
 }
 
+// Workload is the engine of requests of which only arrival and lengths are known,
+// as files for replay hold them: nobody tells that they were served.
+const Workload = "workload"
+
 // Reported holds what the source itself calls these figures, kept beside
 // ours and never used instead. Definitions differ between sources.
 type Reported struct {

@@ -18,7 +18,12 @@ import (
 	"github.com/traceview/traceview/trace"
 )
 
-var exportFormats = []string{"parquet", "pprof", "csv"}
+var exportFormats = []string{"parquet", "pprof", "csv", string(export.Mooncake), string(export.BurstGPT)}
+
+// isWorkload reports whether an output is of arrivals and lengths alone.
+func isWorkload(o output) bool {
+	return o.kind == string(export.Mooncake) || o.kind == string(export.BurstGPT)
+}
 
 func newExport(env *environment) *cobra.Command {
 	e := &exporter{in: &input{env: env}}
@@ -29,7 +34,7 @@ func newExport(env *environment) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "export [flags] -o OUT FILE...",
-		Short: "Write the phase table (Parquet, CSV) and the waiting profile (pprof)",
+		Short: "Write the phase table (Parquet, CSV), the waiting profile (pprof), a workload",
 		Long: `export writes one row a request with its instants, phases, causes of waiting and
 attributes as a Parquet or CSV table, and profiles that go tool pprof and its
 web view show. Several -o are written in one pass over the input; an OUT that
@@ -39,6 +44,10 @@ A profile's --frames are grouping keys, phase and cause; or, to see who made
 whom wait, waiter and holder with cause, service, model, replica: waiter above
 holder asks whom a class waited for, holder above waiter whom it kept waiting.
 
+--format mooncake (JSON lines) and burstgpt (CSV) write the workload: when each
+request arrived and how many tokens it has, for tools that replay such files. No
+text of any request is in it.
+
 Causes need all requests at once: with --no-causes tables are written as the
 input is read, in memory that does not grow.`,
 		Example: `  traceview export -o phases.parquet -o waiting.pb.gz trace.jsonl
@@ -46,6 +55,7 @@ input is read, in memory that does not grow.`,
   traceview export --column tenant --set model=llama-8b -o phases.parquet traces/
   traceview export --frames tenant,replica,phase,cause -o waiting.pb.gz trace.jsonl
   traceview export --frames waiter,cause,holder -o blame.pb.gz trace.jsonl
+  traceview export --format mooncake -o workload.jsonl trace.jsonl
   go tool pprof -top waiting.pb.gz
   go tool pprof -tagfocus=band=p99-p100 -top waiting.pb.gz`,
 		Args: inputArgs,
@@ -69,6 +79,11 @@ input is read, in memory that does not grow.`,
 				return err
 			}
 			e.in.env.warnOfMissing(e.missing, e.rows)
+			for _, w := range e.workloads {
+				if w.LeftOut > 0 {
+					env.warn("%s left out of the workload: no arrival, or not both token counts", counted(w.LeftOut, "request", "requests"))
+				}
+			}
 			if e.rows == 0 {
 				env.warn("no requests: the output has no rows")
 			} else if !slices.ContainsFunc(e.outs, func(o output) bool { return target(o.path) == "standard output" }) {
@@ -180,18 +195,19 @@ type exporter struct {
 	noCauses            bool
 	waitOpts            analyze.WaitOptions
 
-	src     *source
-	sinks   []sink                // the tables that take a request at a time
-	stacks  *analyze.StackBuilder // nil: no profile of requests is asked for
-	waits   *analyze.Waits        // nil: no causes are asked for
-	kept    []*trace.Request      // until the causes are known
-	why     *analyze.WaitResult
-	waiting *analyze.Table // nil: not asked for
-	windows *analyze.Windows
-	series  *analyze.Table // of the windows
-	rows    int64
-	span    analyze.Span
-	missing []string // keys that were asked for and that no request had so far
+	src       *source
+	sinks     []sink                // the tables that take a request at a time
+	workloads []*export.Workload    // those of them
+	stacks    *analyze.StackBuilder // nil: no profile of requests is asked for
+	waits     *analyze.Waits        // nil: no causes are asked for
+	kept      []*trace.Request      // until the causes are known
+	why       *analyze.WaitResult
+	waiting   *analyze.Table // nil: not asked for
+	windows   *analyze.Windows
+	series    *analyze.Table // of the windows
+	rows      int64
+	span      analyze.Span
+	missing   []string // keys that were asked for and that no request had so far
 }
 
 // sink is a table that takes a request at a time, with what is known of why it
@@ -246,7 +262,7 @@ func (e *exporter) check() error {
 		if e.blames() || slices.Contains(e.frames, analyze.CauseFrame) || e.has("waiting", "blame", "timeline") {
 			return usagef("--no-causes leaves nothing to write of causes, waiters and holders")
 		}
-	} else {
+	} else if slices.ContainsFunc(e.outs, func(o output) bool { return !isWorkload(o) }) {
 		e.waits = analyze.NewWaits(e.waitOpts)
 	}
 	if e.has("pprof") {
@@ -283,6 +299,10 @@ func (e *exporter) write(ctx context.Context, outs []output) error {
 			t, err = export.NewParquet(w, popts)
 		case "csv":
 			t, err = export.NewRows(w, popts)
+		case string(export.Mooncake), string(export.BurstGPT):
+			x := export.NewWorkload(w, export.WorkloadFormat(o.kind))
+			e.workloads = append(e.workloads, x)
+			t = x
 		}
 		if err != nil {
 			return usageError{err}

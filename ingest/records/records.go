@@ -37,12 +37,18 @@ type Format struct {
 	step   time.Duration  // of its clock
 	value  func(*parser)  // reads the JSON object that B is
 	end    func(*Decoder) // gives what is left; may be nil
+
+	// Of a CSV table, instead of value: the columns that are read, and what reads
+	// their cells in a line, "" where there is none.
+	columns []string
+	row     func(*parser, *trace.Request, []string)
 }
 
 // Formats are all, in the order in which they are tried: the last is recognised
 // by the least.
 var Formats = []*Format{
-	&VLLMBench, &AIPerf, &SGLangMetrics, &SGLangLog, &Dynamo, &TensorRT, &TGI, &Ollama, &VLLMResponse, &LlamaCpp, &VLLMStats, &Plain,
+	&VLLMBench, &AIPerf, &SGLangMetrics, &SGLangLog, &Dynamo, &TensorRT, &TGI, &Ollama, &VLLMResponse, &LlamaCpp, &VLLMStats,
+	&Bailian, &Mooncake, &AzureTrace, &BurstGPT, &Plain,
 }
 
 // A Sink takes what is decoded, in input order: exactly one argument is not
@@ -104,10 +110,13 @@ func NewDecoder(maxRecord int64, zone *time.Location, sink Sink) *Decoder {
 	return &Decoder{max: maxRecord, zone: zone, sink: sink}
 }
 
-// JSON decodes a stream of JSON values of the format f. It returns the first
-// error of r, after having decoded what came before, or [scan.ErrStopped].
-func (d *Decoder) JSON(f *Format, r io.Reader, at scan.At) error {
+// Read decodes a file of the format f. It returns the first error of r, after
+// having decoded what came before, or [scan.ErrStopped].
+func (d *Decoder) Read(f *Format, r io.Reader, at scan.At) error {
 	d.file = file{format: f, at: at}
+	if f.row != nil {
+		return d.table(f, r, at)
+	}
 	s := scan.Stream{
 		R: r, At: at, Max: d.max, What: "records", Learn: true, Logs: f.logs, Buf: d.buf,
 		Issue: func(is *trace.Issue) bool { return d.sink(nil, is) },

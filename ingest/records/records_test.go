@@ -71,7 +71,7 @@ func read(t testing.TB, f *Format, in string, limit int64) string {
 		out = append(out, line+codes(r.Issues))
 		return true
 	})
-	if err := d.JSON(f, strings.NewReader(in), scan.At{File: "f", Line: 1}); err != nil {
+	if err := d.Read(f, strings.NewReader(in), scan.At{File: "f", Line: 1}); err != nil {
 		t.Fatal(err)
 	}
 	return strings.Join(out, "\n")
@@ -218,7 +218,7 @@ func TestRealBench(t *testing.T) {
 		e2e += r.E2E().Or(0)
 		return true
 	})
-	if err := d.JSON(&VLLMBench, iotest.HalfReader(strings.NewReader(string(data))), scan.At{File: "f", Line: 1}); err != nil {
+	if err := d.Read(&VLLMBench, iotest.HalfReader(strings.NewReader(string(data))), scan.At{File: "f", Line: 1}); err != nil {
 		t.Fatal(err)
 	}
 	// Its mean_ttft_ms is 280.56148929999836.
@@ -229,7 +229,7 @@ func TestRealBench(t *testing.T) {
 
 // Any bytes end; requests keep their rules; the same bytes give the same.
 func FuzzRecords(f *testing.F) {
-	for _, s := range []string{aiperfOne, sglangOne, dynamoOne, tensorrtOne, tgiOne, ollamaOne, llamaOne, responseOne} {
+	for _, s := range []string{mooncakeTwo, bailianTwo, azureTwo, burstTwo, aiperfOne, sglangOne, dynamoOne, tensorrtOne, tgiOne, ollamaOne, llamaOne, responseOne} {
 		f.Add([]byte(s))
 	}
 	for _, s := range []string{

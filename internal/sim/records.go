@@ -17,18 +17,28 @@ const (
 	AIPerf    Records = "aiperf"             // profile_export.jsonl
 	VLLMStats Records = "vllm-request-stats" // RequestStateStats of vLLM V1
 	Own       Records = "requests"           // traceview's own
+
+	Mooncake   Records = "mooncake"        // a workload, JSON lines
+	Bailian    Records = "bailian"         // likewise
+	AzureTrace Records = "azure-llm-trace" // likewise, CSV
+	BurstGPT   Records = "burstgpt"        // likewise
 )
 
 // RecordForms lists all.
-func RecordForms() []Records { return []Records{VLLMBench, AIPerf, VLLMStats, Own} }
+func RecordForms() []Records {
+	return []Records{VLLMBench, AIPerf, VLLMStats, Own, Mooncake, Bailian, AzureTrace, BurstGPT}
+}
 
 // boot is when the host of clocks that have no calendar started.
 const boot = 3600 * time.Second
 
 // WriteRecords writes requests in the form, without texts.
 func WriteRecords(w io.Writer, rs []*trace.Request, form Records) error {
-	if form == VLLMBench {
+	switch form {
+	case VLLMBench:
 		return writeJSON(w, benchResult(rs))
+	case Mooncake, Bailian, AzureTrace, BurstGPT:
+		return writeWorkload(w, rs, form)
 	}
 	for i, r := range rs {
 		var o object
@@ -269,6 +279,8 @@ func VisibleRecords(rs []*trace.Request, form Records) []*trace.Request {
 		return VisibleAIPerf(rs)
 	case VLLMStats:
 		return VisibleStats(rs)
+	case Mooncake, Bailian, AzureTrace, BurstGPT:
+		return VisibleWorkload(rs, form)
 	}
 	return VisibleOwn(rs)
 }

@@ -145,6 +145,10 @@ func samples() ([]sample, error) {
 		records("aiperf.jsonl", chat(28, 40), sim.AIPerf),
 		records("vllm-request-stats.jsonl", chat(29, 40), sim.VLLMStats),
 		records("requests.jsonl", tight(30, 40), sim.Own),
+		records("mooncake.jsonl", chat(31, 60), sim.Mooncake),
+		records("bailian.jsonl", chat(32, 60), sim.Bailian),
+		records("azure-llm-trace.csv", chat(33, 60), sim.AzureTrace),
+		records("burstgpt.csv", chat(34, 60), sim.BurstGPT),
 		log("vllm-0.10.log", chat(7, 150), sim.LogShape{Version: sim.Log10, Outputs: true}),
 		log("vllm-0.16-docker.log", chat(8, 150), sim.LogShape{Version: sim.Log16, Wrapper: sim.Docker, Outputs: true}),
 	} {
