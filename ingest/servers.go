@@ -67,6 +67,7 @@ type logs struct {
 	index  map[place]int32
 	ids    map[string]seen
 	beyond bool // not all ids are kept
+	noID   int  // requests of spans without an id
 }
 
 // keep takes what a log tells: it holds it, or hands it on where it need not.
@@ -155,6 +156,9 @@ func (run *run) release() bool {
 
 // span takes note of a request that spans tell of.
 func (g *logs) span(r *trace.Request) {
+	if r.ID == "" {
+		g.noID++
+	}
 	// The texts may be slices of a whole record.
 	p := place{r.Service, r.Replica}
 	n, ok := g.index[p]
@@ -259,6 +263,10 @@ func (run *run) settle() {
 	g.resume(of)
 	for _, l := range g.held {
 		run.join(l, of)
+		if n := len(l.requests); n > 0 && g.noID > 0 {
+			is := trace.NewIssue(trace.MayCountTwice, trace.Pos{File: l.file}, "no span has the id of %d of its requests, and %d requests of spans have no id: those of them that are the same count twice", n, g.noID)
+			run.issue(&is)
+		}
 		for _, r := range l.requests {
 			s, _ := g.of(of, l, r.Replica)
 			s.left++

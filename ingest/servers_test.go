@@ -78,6 +78,13 @@ func spansOf(replica, id string) string {
 	return strings.Replace(doc(id), `"resourceSpans":[{`, `"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"llm"}},{"key":"service.instance.id","value":{"stringValue":"`+replica+`"}}]},`, 1) + "\n"
 }
 
+// callerOf is a document with the span of a caller alone, as of a load generator.
+func callerOf(service string) string {
+	return `{"resourceSpans":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"` + service + `"}},{"key":"service.instance.id","value":{"stringValue":"c1"}}]},` +
+		`"scopeSpans":[{"spans":[{"name":"POST /v1/completions","kind":3,"traceId":"000000000000000000000000000000cc","spanId":"00000000000000cc",` +
+		`"startTimeUnixNano":"1760000000000000000","endTimeUnixNano":"1760000001000000000"}]}]}]}` + "\n"
+}
+
 func TestWhoseLog(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -106,6 +113,26 @@ llm/r1 a ok 1s
 llm/r1 slots 6
 llm/r1 running 1
 llm/r1 b aborted 2s`},
+		{"a caller's span has no id: it may be the log's, and nothing says so", []named{
+			{"t.json", spansOf("r1", "a") + callerOf("load")},
+			{"a.log", slots(-9, 6) + received(0, "a") + received(0, "b") + stats(1, 0, 1) + aborted(2, "b")},
+		}, `
+llm/r1 a ok 1s
+/  ok 1s
+! log-and-span a.log
+! may-count-twice a.log
+llm/r1 slots 6
+llm/r1 running 1
+llm/r1 b aborted 2s`},
+		{"a caller's span, and a log of which spans tell all", []named{
+			{"t.json", spansOf("r1", "a") + callerOf("load")},
+			{"a.log", slots(-9, 6) + received(0, "a") + stats(1, 0, 1)},
+		}, `
+llm/r1 a ok 1s
+/  ok 1s
+! log-and-span a.log
+llm/r1 slots 6
+llm/r1 running 1`},
 		{"one engine here and one there, without a request in common", []named{
 			{"t.json", spansOf("r1", "a")},
 			{"a.log", slots(-9, 6) + stats(1, 0, 1)},

@@ -73,6 +73,7 @@ const (
 	LogAndSpan        Code = "log-and-span"
 	LogClock          Code = "log-clock"
 	EngineUnmatched   Code = "engine-unmatched"
+	MayCountTwice     Code = "may-count-twice"
 	ReplicaInferred   Code = "replica-inferred"
 	WarmUp            Code = "warm-up"
 	SentLate          Code = "sent-late"
@@ -139,6 +140,7 @@ var Codes = []CodeInfo{
 	{WrongUnit, Degraded, "durations or times seem to be written in another unit than the format's; they were left as they are", "divide or multiply them where they are written; distrust every time until then"},
 	{LogAndSpan, Note, "a log tells of requests that spans tell of too; they count once, as the spans tell them", "nothing"},
 	{LogClock, Degraded, "a log's stamps are far off the spans' of the same requests; its instants were left as they are", "give the --zone, or the --year, of the log"},
+	{MayCountTwice, Degraded, "a log and spans without an id may tell of the same requests, such as those that clients left; nothing says which, and they count twice", "count aborted and refused requests in a report without the callers' spans, or without the log"},
 	{EngineUnmatched, Note, "it is not certain of which replica of the spans a log is; its limits and readings are shown apart", "name the replicas alike (service.instance.id and the container), or read the files of one replica alone"},
 	{ReplicaInferred, Note, "a log does not name its server; its file's name stands for it", "nothing, or give the files other names"},
 	{WarmUp, Note, "requests of a load generator's warm-up were left out", "nothing"},

@@ -21,7 +21,7 @@ func newSimulate(env *environment) *cobra.Command {
 		size, count               int
 		rate                      float64
 		seed                      uint64
-		ascii                     bool
+		ascii, quiet              bool
 	)
 	cmd := &cobra.Command{
 		Use:   "simulate [flags]",
@@ -96,13 +96,16 @@ OpenTelemetry JSON to standard output and the drawing to standard error.`,
 				return usageError{err}
 			}
 
+			if quiet && format == "text" {
+				return usagef("--quiet with --format text: there would be nothing")
+			}
 			drawing, trace := env.stdout, io.Writer(nil)
 			switch {
 			case out != "" && out != "-":
 				if format == "text" {
 					return usagef("-o writes the trace; leave --format text out, the drawing is printed")
 				}
-			case format == "text" || format == "" && out == "" && isTerminal(env.stdout):
+			case format == "text" || format == "" && out == "" && !quiet && isTerminal(env.stdout):
 			default:
 				drawing, trace = env.stderr, env.stdout
 			}
@@ -117,6 +120,9 @@ OpenTelemetry JSON to standard output and the drawing to standard error.`,
 				if format == "otlp" {
 					return nil
 				}
+			}
+			if quiet {
+				return nil
 			}
 			return res.Draw(drawing, sim.Drawing{Width: width(drawing), ASCII: ascii})
 		},
@@ -133,6 +139,7 @@ OpenTelemetry JSON to standard output and the drawing to standard error.`,
 	f.StringVar(&wait, "wait", "0s", "longest `DURATION` that a free worker waits for a group to fill, with --policy cap")
 	f.StringVar(&format, "format", "", "`FORMAT` on standard output: text or otlp (default: text on a terminal, else otlp)")
 	f.StringVarP(&out, "output", "o", "", "write the trace to `FILE`; - is standard output")
+	f.BoolVarP(&quiet, "quiet", "q", false, "draw nothing beside the trace")
 	f.BoolVar(&ascii, "ascii", false, "draw with ASCII characters only")
 	return cmd
 }

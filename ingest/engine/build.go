@@ -34,6 +34,11 @@ func (b *Builder) build(n *node, around family) *trace.Request {
 		Clock: trace.ClockUnix, Resolution: n.step,
 		Issues: slices.Clone(n.issues),
 	}
+	if n.kind == trace.KindClient && n.engine == unknown && len(around.outers) == 0 {
+		// The caller's own span and nothing of whom it called: its resource says
+		// who asked, and a request's place is who served it.
+		r.Service, r.Replica = "", ""
+	}
 	if t, ok := n.start.Get(); ok {
 		r.Arrival = trace.At(t, trace.Measured)
 	}

@@ -41,7 +41,8 @@
 // the worker's instance. vllm.process_id is no replica: one vLLM deployment may run several
 // API servers before the same engine, each with a process of its own; it stays
 // among the attributes. The SDK's default service name, unknown_service, counts
-// as not in the data.
+// as not in the data. A caller's span below which nothing was seen has neither
+// service nor replica: they would be the caller's.
 //
 // # Attributes
 //
