@@ -135,6 +135,11 @@ func (b *Builder) fill(n *node, s *trace.Span) {
 			}
 		}
 		if k := keys[a.Key]; k != fieldNone {
+			// Lists of attributes are told of here, objects by their container.
+			if meaning[k] && slices.ContainsFunc(n.attrs, func(b attr) bool { return b.Key == a.Key && b.Value != a.Value }) &&
+				!slices.ContainsFunc(n.issues, func(is trace.Issue) bool { return is.Code == trace.DuplicateKey }) {
+				odd(trace.DuplicateKey, "the attribute %s stands twice: the last was used", a.Key)
+			}
 			meaning[k] = meaning[k] || a.Value.Kind() != trace.ValueNone
 			if t, ok := a.Value.Text(); (!ok || len(t) <= maxText) && (a.Value.Kind() != trace.ValueJSON || k == fieldFinish) {
 				n.attrs = append(n.attrs, attr{a, k})
