@@ -38,12 +38,12 @@ type Options struct {
 // nothing in the report.
 type Analyzer struct {
 	opts      Options
-	rows      []row
-	parts     []trace.Part // of the rows, one after the other
-	waits     []span       // claimed waiting of the rows, likewise
-	text      []byte       // ids and paths of the rows
-	dims      interner     // dim tuples
-	dimRows   []dim        // what each tuple says
+	rows      rowList[row]
+	parts     arena[trace.Part] // of the rows
+	waits     arena[span]       // claimed waiting of the rows
+	text      arena[byte]       // ids and paths of the rows
+	dims      interner          // dim tuples
+	dimRows   []dim             // what each tuple says
 	files     interner
 	traits    traits
 	hardware  map[string]map[string]int64
@@ -55,6 +55,8 @@ type Analyzer struct {
 	fileNamed bool   // some replicas are called after a log's file
 	why       *Waits // with the same rows
 	key       []byte // scratch
+	part      []trace.Part
+	wait      []span
 
 	// The values so far of each of defaultBy, where no keys were asked for; nil
 	// once there are more than most: then dims no longer tell them apart.
@@ -209,7 +211,6 @@ func (a *Analyzer) Add(r *trace.Request) {
 		outside: int64(b.Outside), overlap: int64(b.Overlap), conflict: int64(b.Conflict),
 		offset: r.Source.Pos.Offset, line: int32(min(r.Source.Pos.Line, math.MaxInt32)),
 		clock: r.Clock, outcome: r.Outcome,
-		text: uint64(len(a.text)), part: uint64(len(a.parts)), wait: uint64(len(a.waits)),
 	}
 	start, end, ok := r.Extent()
 	if ok {
@@ -235,32 +236,34 @@ func (a *Analyzer) Add(r *trace.Request) {
 		w.has |= onTwoEngines
 	}
 	w.tpot = tpot(r).Or(-1)
-	a.parts = append(a.parts, b.Parts...)
+	parts, waits := append(a.part[:0], b.Parts...), a.wait[:0]
 	for _, iv := range r.Intervals {
 		if iv.Phase.Kind() == trace.Waiting {
 			w.has |= tellsWaiting
 			s := span{max(int64(iv.Start), w.start), min(int64(iv.End), w.end)}
 			if s.end > s.start {
-				a.waits = append(a.waits, s)
+				waits = append(waits, s)
 			}
 		}
 		if b.Of(iv.Phase) == 0 && reportsZero(r.Intervals, iv.Phase) {
-			a.parts = appendZero(a.parts, int(w.part), iv.Phase)
+			parts = appendZero(parts, iv.Phase)
 		}
 	}
-	w.parts = uint32(len(a.parts) - int(w.part))
-	a.waits = union(a.waits, int(w.wait))
-	w.waits = uint32(len(a.waits) - int(w.wait))
+	waits = union(waits)
+	w.part, w.parts = a.parts.add(parts), uint32(len(parts))
+	w.wait, w.waits = a.waits.add(waits), uint32(len(waits))
+	a.part, a.wait = parts, waits
 
 	id := r.ID
 	if id == "" {
 		id = r.TraceID
 	}
-	a.text = append(append(a.text, id...), r.Source.Pos.Path...)
+	a.key = append(append(a.key[:0], id...), r.Source.Pos.Path...)
+	w.text = a.text.add(a.key)
 	w.idLen, w.path = uint32(len(id)), uint32(len(r.Source.Pos.Path))
 	w.file = a.files.id(r.Source.Pos.File)
 	w.dim, w.traits = a.dim(r), a.traits.of(r)
-	a.rows = append(a.rows, w)
+	a.rows.add(&w)
 
 	for _, at := range r.Attrs {
 		switch {
@@ -282,19 +285,18 @@ func reportsZero(ivs []trace.Interval, p trace.Phase) bool {
 }
 
 // appendZero adds a part of no length, once.
-func appendZero(parts []trace.Part, from int, p trace.Phase) []trace.Part {
-	if slices.ContainsFunc(parts[from:], func(q trace.Part) bool { return q.Phase == p }) {
+func appendZero(parts []trace.Part, p trace.Phase) []trace.Part {
+	if slices.ContainsFunc(parts, func(q trace.Part) bool { return q.Phase == p }) {
 		return parts
 	}
 	return append(parts, trace.Part{Phase: p})
 }
 
-// union sorts the spans from index from on and joins those that touch.
-func union(s []span, from int) []span {
-	if len(s)-from < 2 {
-		return s
+// union sorts the spans and joins those that touch.
+func union(in []span) []span {
+	if len(in) < 2 {
+		return in
 	}
-	in := s[from:]
 	slices.SortFunc(in, func(x, y span) int { return cmp.Compare(x.start, y.start) })
 	out := in[:1]
 	for _, x := range in[1:] {
@@ -304,7 +306,7 @@ func union(s []span, from int) []span {
 			out = append(out, x)
 		}
 	}
-	return s[:from+len(out)]
+	return out
 }
 
 func tokens(o trace.Opt[int]) int64 { return int64(o.Or(-1)) }
@@ -408,15 +410,13 @@ func (a *Analyzer) Merge(b *Analyzer) {
 		files[i] = a.files.id(f)
 	}
 	sets := a.traits.merge(&b.traits)
-	text, part, wait := uint64(len(a.text)), uint64(len(a.parts)), uint64(len(a.waits))
-	for _, w := range b.rows {
+	text, part, wait := a.text.take(&b.text), a.parts.take(&b.parts), a.waits.take(&b.waits)
+	for i := range b.rows.n {
+		w := *b.rows.at(uint32(i))
 		w.text, w.part, w.wait = w.text+text, w.part+part, w.wait+wait
 		w.dim, w.file, w.traits = dims[w.dim], files[w.file], sets[w.traits]
-		a.rows = append(a.rows, w)
+		a.rows.add(&w)
 	}
-	a.text = append(a.text, b.text...)
-	a.parts = append(a.parts, b.parts...)
-	a.waits = append(a.waits, b.waits...)
 	for v, n := range b.versions {
 		a.versions[v] += n
 	}

@@ -169,7 +169,7 @@ func (w *work) rates(in, out []int64) {
 	var starts, ends, gone []int64 // gone: last seen, of those whose end is not known
 	var waits []span
 	open := func(r *row) {
-		waits = append(waits, w.waits[r.wait:r.wait+uint64(r.waits)]...)
+		waits = append(waits, w.waits.get(r.wait, r.waits)...)
 		if r.has&hasArrival == 0 {
 			return
 		}

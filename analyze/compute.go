@@ -60,7 +60,7 @@ func (a *Analyzer) Explain() (*Report, *WaitResult) {
 }
 
 func (w *work) partsOf(r *row) []trace.Part {
-	return w.parts[r.part : r.part+uint64(r.parts)]
+	return w.parts.get(r.part, r.parts)
 }
 
 func (r *row) e2e() int64 { return r.end - r.start }
@@ -74,19 +74,18 @@ func (w *work) unattributed(r *row) int64 {
 	return rest
 }
 
-func (w *work) id(r *row) string { return string(w.text[r.text : r.text+uint64(r.idLen)]) }
+func (w *work) id(r *row) string { return string(w.text.get(r.text, r.idLen)) }
 func (w *work) path(r *row) string {
-	t := r.text + uint64(r.idLen)
-	return string(w.text[t : t+uint64(r.path)])
+	return string(w.text.get(r.text, r.idLen+r.path)[r.idLen:])
 }
 
 // choose picks the rows in the window, and of these the used ones.
 func (w *work) choose() {
-	asked := make([]bool, len(w.Analyzer.rows))
+	asked := make([]bool, w.Analyzer.rows.n)
 	bounded := w.opts.From.set || w.opts.To.set
 	clocks := map[trace.Clock]bool{}
-	for i := range w.Analyzer.rows {
-		r := &w.Analyzer.rows[i]
+	for i := range w.Analyzer.rows.n {
+		r := w.Analyzer.rows.at(uint32(i))
 		r.at = uint32(i)
 		if bounded && (r.has&hasArrival == 0 || !inWindow(w.opts.From, w.opts.To, r.clock, trace.Time(r.arrival), &w.origin)) {
 			w.rep.Counts.NotInWindow++

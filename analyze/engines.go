@@ -165,7 +165,7 @@ func (w *work) little() {
 	byReplica := map[string]*tally{}
 	see := func(r *row, arrived bool) {
 		var inside int64
-		for _, s := range w.waits[r.wait : r.wait+uint64(r.waits)] {
+		for _, s := range w.waits.get(r.wait, r.waits) {
 			sum(&inside, max(0, min(s.end, w.end)-max(s.start, w.start)))
 		}
 		add := func(t *tally) {

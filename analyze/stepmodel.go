@@ -57,7 +57,7 @@ func (m *StepModel) predict(d *decode) float64 {
 // decodes sweeps the timeline and returns each run's decode; steps is 0 where
 // there is none that can be told. On the way it finds the prefills that take
 // several steps.
-func (tl *timeline) decodes(rows *rowList, tol int64, early bool) ([]decode, prefills) {
+func (tl *timeline) decodes(rows *rowList[waitRow], tol int64, early bool) ([]decode, prefills) {
 	ds := make([]decode, len(tl.runs))
 	type sums struct{ running, resident, prompts float64 }
 	var (

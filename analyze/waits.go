@@ -91,7 +91,7 @@ type WaitPart struct {
 // is not ready; see [NewWaits].
 type Waits struct {
 	opts     WaitOptions
-	rows     rowList
+	rows     rowList[waitRow]
 	added    []uint32        // the rows that were not put aside, in order
 	spans    arena[waitSpan] // waiting, of all rows
 	text     arena[byte]     // ids of all rows
@@ -131,18 +131,18 @@ type waitRow struct {
 
 // rowList is a list that never moves what it holds: a million rows are not
 // copied again and again while they come in.
-type rowList struct {
-	blocks []*[rowBlock]waitRow
+type rowList[T any] struct {
+	blocks []*[rowBlock]T
 	n      int
 }
 
 const rowBlock = 1 << 12
 
-func (l *rowList) at(i uint32) *waitRow { return &l.blocks[i/rowBlock][i%rowBlock] }
+func (l *rowList[T]) at(i uint32) *T { return &l.blocks[i/rowBlock][i%rowBlock] }
 
-func (l *rowList) add(r *waitRow) {
+func (l *rowList[T]) add(r *T) {
 	if l.n%rowBlock == 0 {
-		l.blocks = append(l.blocks, new([rowBlock]waitRow))
+		l.blocks = append(l.blocks, new([rowBlock]T))
 	}
 	l.n++
 	*l.at(uint32(l.n - 1)) = *r
