@@ -44,7 +44,7 @@ var formats = []format{
 	spanFile(&spanfile.PythonConsole), spanFile(&spanfile.GoConsole),
 	{formatOf(&spanfile.JSConsole), spanfile.JSConsole.Sniff, (*run).jsConsole},
 	{Format{vllmlog.Format, "a line of vLLM's log, behind whatever prefixes", "requests with their arrival, some with their end; the engine's own counts of running and waiting, and its limits where the log has its start", "how long a request waited in the queue, and its phases: no line says so. Lines of single steps (Iteration(…)) are passed over"}, vllmlog.Sniff, (*run).log},
-	recordFile(&records.VLLMBench), recordFile(&records.AIPerf),
+	recordFile(&records.VLLMBench), recordFile(&records.AIPerf), recordFile(&records.GuideLLM), recordFile(&records.InferencePerf),
 	recordFile(&records.SGLangMetrics), recordFile(&records.SGLangLog), recordFile(&records.Dynamo), recordFile(&records.TensorRT), recordFile(&records.TGI),
 	recordFile(&records.Ollama), recordFile(&records.VLLMResponse), recordFile(&records.LlamaCpp), recordFile(&records.VLLMStats),
 	recordFile(&records.Bailian), recordFile(&records.Mooncake), recordFile(&records.AzureTrace), recordFile(&records.BurstGPT), recordFile(&records.Plain),

@@ -53,7 +53,7 @@ func TestSampleReports(t *testing.T) {
 		"sglang.jsonl.gz", "sglang-pd.jsonl.gz", "triton.json", "tensorrt-llm.jsonl", "text-generation-inference.jsonl", "dynamo.pb", "llm-d.jsonl.gz", "genai-client.jsonl",
 		"vllm-instrumented.jsonl", "ray-serve.jsonl.gz", "litellm.jsonl", "envoy-ai-gateway.jsonl",
 		"vllm-real-bench.json", "vllm-bench.json", "aiperf.jsonl", "vllm-request-stats.jsonl", "requests.jsonl",
-		"mooncake.jsonl", "bailian.jsonl", "azure-llm-trace.csv", "burstgpt.csv",
+		"inference-perf.json", "guidellm.json", "mooncake.jsonl", "bailian.jsonl", "azure-llm-trace.csv", "burstgpt.csv",
 	} {
 		var got, table, errs bytes.Buffer
 		for _, c := range []struct {

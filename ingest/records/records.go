@@ -47,7 +47,7 @@ type Format struct {
 // Formats are all, in the order in which they are tried: the last is recognised
 // by the least.
 var Formats = []*Format{
-	&VLLMBench, &AIPerf, &SGLangMetrics, &SGLangLog, &Dynamo, &TensorRT, &TGI, &Ollama, &VLLMResponse, &LlamaCpp, &VLLMStats,
+	&VLLMBench, &AIPerf, &GuideLLM, &InferencePerf, &SGLangMetrics, &SGLangLog, &Dynamo, &TensorRT, &TGI, &Ollama, &VLLMResponse, &LlamaCpp, &VLLMStats,
 	&Bailian, &Mooncake, &AzureTrace, &BurstGPT, &Plain,
 }
 

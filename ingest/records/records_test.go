@@ -229,7 +229,7 @@ func TestRealBench(t *testing.T) {
 
 // Any bytes end; requests keep their rules; the same bytes give the same.
 func FuzzRecords(f *testing.F) {
-	for _, s := range []string{mooncakeTwo, bailianTwo, azureTwo, burstTwo, aiperfOne, sglangOne, dynamoOne, tensorrtOne, tgiOne, ollamaOne, llamaOne, responseOne} {
+	for _, s := range []string{perfOne, perfNew, guideOne, mooncakeTwo, bailianTwo, azureTwo, burstTwo, aiperfOne, sglangOne, dynamoOne, tensorrtOne, tgiOne, ollamaOne, llamaOne, responseOne} {
 		f.Add([]byte(s))
 	}
 	for _, s := range []string{

@@ -18,6 +18,9 @@ const (
 	VLLMStats Records = "vllm-request-stats" // RequestStateStats of vLLM V1
 	Own       Records = "requests"           // traceview's own
 
+	InferencePerf Records = "inference-perf" // per_request_lifecycle_metrics.json
+	GuideLLM      Records = "guidellm"       // benchmarks.json
+
 	Mooncake   Records = "mooncake"        // a workload, JSON lines
 	Bailian    Records = "bailian"         // likewise
 	AzureTrace Records = "azure-llm-trace" // likewise, CSV
@@ -26,7 +29,7 @@ const (
 
 // RecordForms lists all.
 func RecordForms() []Records {
-	return []Records{VLLMBench, AIPerf, VLLMStats, Own, Mooncake, Bailian, AzureTrace, BurstGPT}
+	return []Records{VLLMBench, AIPerf, VLLMStats, Own, InferencePerf, GuideLLM, Mooncake, Bailian, AzureTrace, BurstGPT}
 }
 
 // boot is when the host of clocks that have no calendar started.
@@ -37,6 +40,10 @@ func WriteRecords(w io.Writer, rs []*trace.Request, form Records) error {
 	switch form {
 	case VLLMBench:
 		return writeJSON(w, benchResult(rs))
+	case InferencePerf:
+		return writeJSON(w, perfReport(rs))
+	case GuideLLM:
+		return writeJSON(w, guideReport(rs))
 	case Mooncake, Bailian, AzureTrace, BurstGPT:
 		return writeWorkload(w, rs, form)
 	}
@@ -279,6 +286,10 @@ func VisibleRecords(rs []*trace.Request, form Records) []*trace.Request {
 		return VisibleAIPerf(rs)
 	case VLLMStats:
 		return VisibleStats(rs)
+	case InferencePerf:
+		return VisiblePerf(rs)
+	case GuideLLM:
+		return VisibleGuide(rs)
 	case Mooncake, Bailian, AzureTrace, BurstGPT:
 		return VisibleWorkload(rs, form)
 	}

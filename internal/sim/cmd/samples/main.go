@@ -145,6 +145,8 @@ func samples() ([]sample, error) {
 		records("aiperf.jsonl", chat(28, 40), sim.AIPerf),
 		records("vllm-request-stats.jsonl", chat(29, 40), sim.VLLMStats),
 		records("requests.jsonl", tight(30, 40), sim.Own),
+		records("inference-perf.json", tight(35, 40), sim.InferencePerf),
+		records("guidellm.json", tight(36, 40), sim.GuideLLM),
 		records("mooncake.jsonl", chat(31, 60), sim.Mooncake),
 		records("bailian.jsonl", chat(32, 60), sim.Bailian),
 		records("azure-llm-trace.csv", chat(33, 60), sim.AzureTrace),
