@@ -91,3 +91,38 @@ func TestNoteChanges(t *testing.T) {
 		})
 	}
 }
+
+// TestNoteArrivals holds the note to the errors of changes of the arrival rate.
+func TestNoteArrivals(t *testing.T) {
+	const length = 5 * time.Minute
+	for _, c := range []struct {
+		name   string
+		factor float64
+	}{{"arrivals steady", 1}, {"arrivals by 1.25", 1.25}, {"arrivals by 1.5", 1.5}, {"arrivals by 2", 2}} {
+		lines := func(l load, seeds uint64) string {
+			var off []float64
+			for seed := range seeds {
+				if x := overTime(l.stepped(t, seed, length, c.factor)).of(OfArrivals); x != nil {
+					off = append(off, trace.Time(x.AtNS.Or(0)).Sub(sim.Base.Add(length/2)).Abs().Seconds())
+				}
+			}
+			line := fmt.Sprintf("%-20s %3d runs: arrivals %3d", l.name, seeds, len(off))
+			if slices.Sort(off); len(off) > 0 && c.factor > 1 {
+				line += fmt.Sprintf(", off by %.1f s at the median, %.1f s at most", off[len(off)/2], off[len(off)-1])
+			}
+			return line
+		}
+		t.Run(c.name, func(t *testing.T) {
+			NoteBlock(t, c.name, func() []string { return []string{lines(loads()[0], 3)} }, func() (out []string) {
+				out = []string{lines(loads()[0], 3)}
+				for _, l := range loads() {
+					out = append(out, lines(l, 200))
+				}
+				near := loads()[1]
+				near = near.with(0.95 * near.capacity(t))
+				near.name = "0.95 of capacity"
+				return append(out, lines(near, 200))
+			})
+		})
+	}
+}

@@ -23,6 +23,9 @@ const (
 	OfOverload = "overload"
 	// OfStall: requests ran and nothing progressed.
 	OfStall = "stall"
+	// OfArrivals: from an instant on, requests come more or less often than
+	// before.
+	OfArrivals = "arrivals"
 )
 
 // What became of a [ChangeTest].
@@ -34,8 +37,8 @@ const (
 
 // Change is something that did not stay as it was on one replica.
 type Change struct {
-	Of      string      `json:"of"`    // OfSpeed, OfOverload, OfStall
-	Phase   string      `json:"phase"` // that changed, a set where several did; "" of a stall
+	Of      string      `json:"of"`    // OfSpeed, OfOverload, OfStall, OfArrivals
+	Phase   string      `json:"phase"` // that changed, a set where several did; "" of a stall and of arrivals
 	Replica ReplicaName `json:"replica"`
 	// AtNS is the instant; null where only the stretch from FromNS to ToNS is
 	// known in which it lies. Of a stall, FromNS and ToNS are its ends.
@@ -55,10 +58,22 @@ type Change struct {
 	OfferedPerS  trace.Opt[float64] `json:"offered_requests_per_s"`
 	Cause        string             `json:"cause"` // what was short in an overload; "" otherwise
 	// How sure: the share of random orders that show as much (speed), or the
-	// growth of the queue in standard deviations (overload); null of a stall,
-	// where every request running across it is late.
+	// growth of the queue (overload) or the change of the rate (arrivals) in
+	// standard deviations; null of a stall, where every request running across
+	// it is late.
 	P trace.Opt[float64] `json:"p"`
 	Z trace.Opt[float64] `json:"z"`
+	// ArrivalsBefore and ArrivalsAfter are requests a second that were queued;
+	// null unless of arrivals.
+	ArrivalsBefore trace.Opt[float64] `json:"arrivals_before_per_s"`
+	ArrivalsAfter  trace.Opt[float64] `json:"arrivals_after_per_s"`
+	// What went with a change of speed or of arrivals: how many waited and ran
+	// on average since the change before it and until the one behind it. They
+	// are measured and not tested. Null of others.
+	WaitingBefore trace.Opt[float64] `json:"waiting_before"`
+	WaitingAfter  trace.Opt[float64] `json:"waiting_after"`
+	RunningBefore trace.Opt[float64] `json:"running_before"`
+	RunningAfter  trace.Opt[float64] `json:"running_after"`
 }
 
 // ChangeTest is one question that was asked of one replica.
@@ -69,7 +84,7 @@ type ChangeTest struct {
 	Reason   string             `json:"reason"`  // why not tested, or steady all the same; else ""
 	Requests int64              `json:"requests"`
 	P        trace.Opt[float64] `json:"p"` // of the largest change; null unless of speed
-	Z        trace.Opt[float64] `json:"z"` // null unless of overload
+	Z        trace.Opt[float64] `json:"z"` // null unless of overload or arrivals
 }
 
 // ChangeResult is what did and what did not change over time.
@@ -93,6 +108,11 @@ const (
 	kneeZ        = 4    // at least
 	kneeLeast    = 0.05 // of the window
 	minPassages  = 30   // fewer requests: no test
+
+	rateBlocks = 40  // of equal length, in which arrivals are counted
+	rateLeast  = 5   // requests in a block on average; fewer: no test
+	rateZ      = 4.5 // at least
+	rateRatio  = 1.2 // a change by less than this factor is not told
 
 	refineSpan = int64(30 * time.Second)
 	refineStep = int64(500 * time.Millisecond)
@@ -466,6 +486,115 @@ func overload(ps []passage, length int64) (k knee, found, ok bool) {
 	return k, found, true
 }
 
+// rateChange is an instant from which requests come more or less often.
+type rateChange struct {
+	at, about     int64   // it lies within about of at, with 95 %
+	before, after float64 // requests a second
+	z             float64
+}
+
+// arrivals tests whether requests are queued as often all the time. ok is false
+// where there are too few to say.
+func arrivals(ps []passage) (c rateChange, found, ok bool) {
+	at := make([]int64, len(ps))
+	for i, p := range ps {
+		at[i] = p.queued
+	}
+	slices.Sort(at)
+	if len(at) < rateBlocks*rateLeast || at[len(at)-1]-at[0] < rateBlocks {
+		return c, false, false
+	}
+	from, to := at[0], at[len(at)-1]
+	g := grid{start: from, end: to, every: (to-from)/rateBlocks + 1, n: rateBlocks}
+	counts := make([]float64, rateBlocks)
+	for _, t := range at {
+		counts[g.index(t)]++
+	}
+	s, ok := stats.LevelShift(counts, blockEdge)
+	if !ok {
+		return c, false, false
+	}
+	c.z = s.Deviations(counts, 1./12) // counts are whole: their scatter is known to that
+	// The stretch that holds a change with 95 % is 11 (σ/δ)² blocks to each
+	// side, δ its size, with whose square z² grows: z² = (δ/σ)² n/4 in the middle.
+	c.about = int64(max(1, 11*rateBlocks/(4*max(c.z, 1)*max(c.z, 1))) * float64(g.every))
+
+	// The instant within two blocks at which two rates explain the arrivals
+	// best, as if they came independently.
+	gain := func(n int, d int64) float64 {
+		if n == 0 || d <= 0 {
+			return 0
+		}
+		return float64(n) * math.Log(float64(n)/float64(d))
+	}
+	about := from + int64(s.At)*g.every
+	best := math.Inf(-1)
+	for i, t := range at {
+		if t < about-2*g.every || t > about+2*g.every || t <= from || t >= to {
+			continue
+		}
+		// The change may lie just behind the last of the old or just before
+		// the first of the new.
+		for _, x := range [2]struct {
+			n int
+			t int64
+		}{{i, t}, {i + 1, t}} {
+			if v := gain(x.n, x.t-from) + gain(len(at)-x.n, to-x.t); v > best {
+				best, c.at = v, x.t
+			}
+		}
+	}
+	if math.IsInf(best, -1) {
+		c.at = about
+	}
+	n, _ := slices.BinarySearch(at, c.at)
+	c.before = float64(n) / (float64(c.at-from) / 1e9)
+	c.after = float64(len(at)-n) / (float64(to-c.at) / 1e9)
+	more := max(c.before, c.after) >= rateRatio*min(c.before, c.after)
+	return c, c.z >= rateZ && more, true
+}
+
+// depth is how many waited and ran on average from one instant to another.
+func (tl *timeline) depth(from, to int64) (waiting, running trace.Opt[float64]) {
+	if to <= from {
+		return waiting, running
+	}
+	var waited, ran float64
+	for i := range tl.waits {
+		waited += float64(max(0, min(tl.waits[i].end, to)-max(tl.waits[i].start, from)))
+	}
+	for i := range tl.runs {
+		ran += float64(max(0, min(tl.runs[i].end, to)-max(tl.runs[i].start, from)))
+	}
+	return trace.Some(waited / float64(to-from)), trace.Some(ran / float64(to-from))
+}
+
+// beside says of each change of speed and of arrivals how deep the queue was
+// before and after it. One that lies within near of another has the same
+// stretches.
+func (tl *timeline) beside(cs []Change, last, near int64) {
+	cut := func(c *Change) int64 { return c.AtNS.Or(c.FromNS/2+c.ToNS/2) - tl.origin }
+	drives := func(c *Change) bool { return c.Of == OfSpeed || c.Of == OfArrivals }
+	for i := range cs {
+		c := &cs[i]
+		if !drives(c) {
+			continue
+		}
+		at, from, to := cut(c), int64(0), last
+		for j := range cs {
+			switch t := cut(&cs[j]); {
+			case !drives(&cs[j]):
+			case t < at-near:
+				from = max(from, t)
+			case t > at+near:
+				to = min(to, t)
+			}
+		}
+		c.WaitingBefore, c.RunningBefore = tl.depth(from, at)
+		c.WaitingAfter, c.RunningAfter = tl.depth(at, to)
+	}
+}
+
 // Timeline is what "traceview timeline" shows.
 type Timeline struct {
 	Windows *WindowResult `json:"timeline"`
@@ -530,6 +659,26 @@ func (p *replicaWork) changes() ([]Change, []ChangeTest) {
 		}
 		changes = append(changes, c)
 	}
+
+	test = ChangeTest{Of: OfArrivals, Replica: name, Outcome: Steady, Requests: int64(len(h.passages))}
+	if c, found, ok := arrivals(h.passages); !ok {
+		test.Outcome, test.Reason = NotTested, fmt.Sprintf("%s through its queue, %d are needed", plural(test.Requests, "request", "requests"), rateBlocks*rateLeast)
+	} else {
+		test.Z = trace.Some(c.z)
+		if found {
+			test.Outcome = Changed
+			changes = append(changes, Change{
+				Of: OfArrivals, Replica: name, AtNS: trace.Some(c.at + origin), FromNS: c.at + origin - c.about, ToNS: c.at + origin + c.about,
+				ArrivalsBefore: trace.Some(c.before), ArrivalsAfter: trace.Some(c.after), Z: trace.Some(c.z),
+			})
+		}
+	}
+	tests = append(tests, test)
+	last := int64(0)
+	for _, p := range h.passages {
+		last = max(last, p.queued)
+	}
+	p.tl.beside(changes, last, h.length/rateBlocks)
 
 	test = ChangeTest{Of: OfStall, Replica: name, Outcome: Steady, Requests: int64(len(p.rows))}
 	if p.model == nil {
@@ -625,6 +774,9 @@ func (r *ChangeResult) table() *Table {
 		{Name: "phase", Title: "phase", Text: true}, {Name: "offered_requests_per_s", Title: "offered", Unit: UnitRate},
 		{Name: "capacity_requests_per_s", Title: "capacity", Unit: UnitRate}, {Name: "cause", Title: "cause", Text: true},
 		{Name: "p", Title: "p"}, {Name: "z", Title: "z"},
+		{Name: "arrivals_before_per_s", Title: "came before", Unit: UnitRate}, {Name: "arrivals_after_per_s", Title: "after", Unit: UnitRate},
+		{Name: "waiting_before", Title: "waiting before", Unit: UnitRequests}, {Name: "waiting_after", Title: "after", Unit: UnitRequests},
+		{Name: "running_before", Title: "running before", Unit: UnitRequests}, {Name: "running_after", Title: "after", Unit: UnitRequests},
 	}}
 	for i := range r.Changes {
 		c := &r.Changes[i]
@@ -638,6 +790,7 @@ func (r *ChangeResult) table() *Table {
 		t.Rows = append(t.Rows, []Cell{
 			TextCell(strconv.Itoa(i + 1)), TextCell(c.Of), TextCell(c.Replica.String()), OptCell(c.AtNS), IntCell(c.FromNS), IntCell(c.ToNS),
 			numberCell(c.Ratio), numberCell(c.DecodeRatio), numberCell(c.PrefillRatio), phase, numberCell(c.OfferedPerS), numberCell(c.CapacityPerS), cause, numberCell(c.P), numberCell(c.Z),
+			numberCell(c.ArrivalsBefore), numberCell(c.ArrivalsAfter), numberCell(c.WaitingBefore), numberCell(c.WaitingAfter), numberCell(c.RunningBefore), numberCell(c.RunningAfter),
 		})
 	}
 	return t

@@ -61,8 +61,8 @@ var TimelineKeys = []JSONKey{
 	{"timeline.series[].windows[].cause_ns[]", "ns", "of which waiting, by cause"},
 	{"timeline.series[].windows[].engine.*", "", "what the engines say of themselves, each reading standing until the next; over several engines counts are summed, KV usage is the fullest's; null where none does"},
 	{"timeline.notes[]", "", "what is not shown and why"},
-	{"over_time.changes[].of", "", "speed, overload, stall"},
-	{"over_time.changes[].phase", "", "that changed: decode, prefill, prefill|decode for both, queueing; empty of a stall"},
+	{"over_time.changes[].of", "", "speed, arrivals, overload, stall"},
+	{"over_time.changes[].phase", "", "that changed: decode, prefill, prefill|decode for both, queueing; empty of a stall and of arrivals"},
 	{"over_time.changes[].replica.*", "", "where; changes are looked for in each replica alone"},
 	{"over_time.changes[].at_ns", "ns", "the instant; null where only the stretch is known"},
 	{"over_time.changes[].from_ns", "ns", "the stretch in which it lies; of a stall its begin"},
@@ -74,14 +74,18 @@ var TimelineKeys = []JSONKey{
 	{"over_time.changes[].offered_requests_per_s", "1/s", "that came meanwhile"},
 	{"over_time.changes[].cause", "", "what was short in an overload"},
 	{"over_time.changes[].p", "", "share of random orders of the same blocks of requests that show as much; null unless of speed"},
-	{"over_time.changes[].z", "", "growth of the queue in standard deviations of chance; null unless an overload"},
+	{"over_time.changes[].z", "", "growth of the queue (overload) or change of the rate (arrivals) in standard deviations of chance; null of others"},
+	{"over_time.changes[].arrivals_before_per_s", "1/s", "that were queued before; null unless of arrivals"},
+	{"over_time.changes[].arrivals_after_per_s", "1/s", "and after"},
+	{"over_time.changes[].waiting_*", "requests", "waiting on average before and after a change of speed or arrivals, to the next such change; measured, not tested; null of others"},
+	{"over_time.changes[].running_*", "requests", "running, likewise"},
 	{"over_time.tests[].of", "", "what was asked"},
 	{"over_time.tests[].replica.*", "", "of which replica"},
 	{"over_time.tests[].outcome", "", "changed, steady, not tested"},
 	{"over_time.tests[].reason", "", "why not tested, or steady all the same"},
 	{"over_time.tests[].requests", "requests", "or decodes that it rests on"},
 	{"over_time.tests[].p", "", "of the largest change"},
-	{"over_time.tests[].z", "", "of the queue at the last arrival"},
+	{"over_time.tests[].z", "", "of the queue at the last arrival (overload), of the largest change (arrivals)"},
 }
 
 // WriteTimeline writes a timeline for people: what changed and what was tested
@@ -584,6 +588,8 @@ func (p *timelinePage) change(c *analyze.Change) string {
 		about := units.Duration(time.Duration(c.ToNS-c.FromNS)/2, 0)
 		return where + fmt.Sprintf("overload from %s on, give or take %s: %s requests/s come, %s are taken up; short of: %s; z = %s", strings.TrimPrefix(at, "at "), about,
 			units.Number(c.OfferedPerS.Or(math.NaN())), units.Number(c.CapacityPerS.Or(math.NaN())), c.Cause, units.Number(c.Z.Or(math.NaN())))
+	case analyze.OfArrivals:
+		return where + fmt.Sprintf("arrivals go from %s to %s requests/s %s, give or take %s%s; z = %s", units.Number(c.ArrivalsBefore.Or(math.NaN())), units.Number(c.ArrivalsAfter.Or(math.NaN())), at, units.Duration(time.Duration(c.ToNS-c.FromNS)/2, 0), with(c), units.Number(c.Z.Or(math.NaN())))
 	case analyze.OfStall:
 		return where + fmt.Sprintf("stall from %s to %s, %s: every request that ran across it is late", p.offset(c.FromNS), p.offset(c.ToNS), p.duration(c.ToNS-c.FromNS))
 	}
@@ -596,7 +602,16 @@ func (p *timelinePage) change(c *analyze.Change) string {
 	if strings.Contains(c.Phase, trace.Prefill.String()) {
 		parts = append(parts, "prefill"+slower(c.PrefillRatio)+" a prompt token")
 	}
-	return where + fmt.Sprintf("%s %s; decodes with the prompts beside them%s for the same work; p = %s", strings.Join(parts, ", "), at, slower(c.Ratio), units.Number(c.P.Or(math.NaN())))
+	return where + fmt.Sprintf("%s %s; decodes with the prompts beside them%s for the same work%s; p = %s", strings.Join(parts, ", "), at, slower(c.Ratio), with(c), units.Number(c.P.Or(math.NaN())))
+}
+
+// with says how deep the queue was before and after a change.
+func with(c *analyze.Change) string {
+	if !c.WaitingBefore.Present() || !c.WaitingAfter.Present() {
+		return ""
+	}
+	return fmt.Sprintf("; with it, waiting goes from %s to %s, running from %s to %s", units.Number(c.WaitingBefore.Or(0)), units.Number(c.WaitingAfter.Or(0)),
+		units.Number(c.RunningBefore.Or(0)), units.Number(c.RunningAfter.Or(0)))
 }
 
 // slower prints a ratio of times.
@@ -637,7 +652,7 @@ func (p *timelinePage) tests(of string) {
 	}
 	if steady > 0 {
 		words := map[string]string{
-			analyze.OfSpeed: "speed for the same work is steady", analyze.OfOverload: "no overload", analyze.OfStall: "no stall",
+			analyze.OfSpeed: "speed for the same work is steady", analyze.OfOverload: "no overload", analyze.OfArrivals: "arrivals are steady", analyze.OfStall: "no stall",
 		}[of] + " on " + on(steady)
 		if !math.IsInf(least, 0) {
 			words += " (p ≥ " + units.Number(least) + ")"

@@ -70,12 +70,16 @@ func changed(t testing.TB) *analyze.Timeline {
 			{Of: analyze.OfSpeed, Phase: "decode", Replica: green, AtNS: trace.Some(at(40)), FromNS: at(38), ToNS: at(44), Ratio: num(1.104), DecodeRatio: num(1.102), PrefillRatio: num(1.03), P: num(0.002)},
 			{Of: analyze.OfSpeed, Phase: "prefill", Replica: blue, FromNS: at(50), ToNS: at(58), Ratio: num(0.9), DecodeRatio: num(1.001), PrefillRatio: num(0.8), P: num(0.002)},
 			{Of: analyze.OfStall, Replica: green, AtNS: trace.Some(at(70)), FromNS: at(70), ToNS: at(73)},
+			{Of: analyze.OfArrivals, Replica: blue, AtNS: trace.Some(at(80)), FromNS: at(76), ToNS: at(84), ArrivalsBefore: num(0.5), ArrivalsAfter: num(1.25), Z: num(6.1),
+				WaitingBefore: num(0.2), WaitingAfter: num(7.5), RunningBefore: num(3), RunningAfter: num(8)},
 		},
 		Tests: []analyze.ChangeTest{
 			{Of: analyze.OfSpeed, Replica: blue, Outcome: analyze.Changed, Requests: 300, P: num(0.002)},
 			{Of: analyze.OfSpeed, Replica: green, Outcome: analyze.Changed, Requests: 300, P: num(0.002)},
 			{Of: analyze.OfOverload, Replica: blue, Outcome: analyze.Changed, Requests: 300, Z: num(5.2)},
 			{Of: analyze.OfOverload, Replica: green, Outcome: analyze.Steady, Requests: 300, Z: num(1.25)},
+			{Of: analyze.OfArrivals, Replica: blue, Outcome: analyze.Changed, Requests: 300, Z: num(6.1)},
+			{Of: analyze.OfArrivals, Replica: green, Outcome: analyze.Steady, Requests: 300, Z: num(1.5)},
 			{Of: analyze.OfStall, Replica: blue, Outcome: analyze.NotTested, Reason: "no model of a step fits", Requests: 300},
 			{Of: analyze.OfStall, Replica: green, Outcome: analyze.Changed, Requests: 300},
 		},
@@ -147,7 +151,7 @@ func TestTimelineShapes(t *testing.T) {
 						t.Errorf("%s: not ASCII: %q", name, line)
 					}
 					if marks, ok := strings.CutPrefix(strings.TrimSpace(line), "changes "); ok && name == "changes" {
-						if got := strings.Join(strings.Fields(marks), ""); got != "1234" {
+						if got := strings.Join(strings.Fields(marks), ""); got != "12345" {
 							t.Errorf("width %d: marks %q", width, marks)
 						}
 					}

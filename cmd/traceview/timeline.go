@@ -28,11 +28,13 @@ phase is cut at the borders of windows, so that windows add up to the report's
 totals exactly.
 
 It looks for changes in each replica alone: an instant from which decoding takes
-longer for the same work, a queue that begins to grow without bound, a stall.
+longer for the same work, one from which requests come more or less often, a
+queue that begins to grow without bound, a stall. How many waited and ran before
+and after stands beside them; a queue that only wanders raises nothing.
 What was tested and found steady is said too. Each change has its instant, or
 the stretch in which it lies, its size, and how sure it is: p is the share of
 random orders of the same measurements that show as much, z how far a queue
-grew in standard deviations of what chance does.`,
+grew, or the rate changed, in standard deviations of what chance does.`,
 		Example: `  traceview timeline trace.jsonl
   traceview timeline --every 10s --from 5m --to 15m trace.jsonl
   traceview timeline --format csv -o windows.csv traces/`,

@@ -15,6 +15,33 @@ type Shift struct {
 	P float64
 }
 
+// Deviations is the size of a change of x in standard deviations of what chance
+// does to values that remember the one before: the scatter around both levels,
+// its square at least least, above 0, widened by (1+r)/(1−r). r is the
+// correlation of neighbours around the levels, raised by one standard error,
+// since the levels follow the values and hide some of it.
+func (s Shift) Deviations(x []float64, least float64) float64 {
+	n, k := float64(len(x)), float64(s.At)
+	var square, product, last float64
+	for i, v := range x {
+		d := v - s.Before
+		if i >= s.At {
+			d = v - s.After
+		}
+		square += d * d
+		if i > 0 {
+			product += d * last
+		}
+		last = d
+	}
+	r := 1 / math.Sqrt(n)
+	if square > 0 {
+		r = min(max(r+product/square, 0), 0.99)
+	}
+	size := math.Abs(s.Before-s.After) * math.Sqrt(k*(n-k)/n)
+	return size / math.Sqrt(max(square/(n-2), least)*(1+r)/(1-r))
+}
+
 // shuffles is how many other orders of the values are looked at: P comes in
 // steps of 1/500.
 const shuffles = 499

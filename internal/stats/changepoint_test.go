@@ -130,3 +130,24 @@ func TestMedian(t *testing.T) {
 		t.Error("median of nothing")
 	}
 }
+
+func TestDeviationsByHand(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		x    []float64
+		want float64
+	}{
+		// No scatter: 1·√(4·4/8) = √2 over the least, √(1/2), widened by r = 1/√8.
+		{"two levels", []float64{0, 0, 0, 0, 1, 1, 1, 1}, 2 * math.Sqrt((math.Sqrt(8)-1)/(math.Sqrt(8)+1))},
+		// Around 1 and 11 neighbours go to and fro: r is cut at 0, the squares are 8/6.
+		{"to and fro", []float64{0, 2, 0, 2, 10, 12, 10, 12}, 10 * math.Sqrt2 / math.Sqrt(8./6)},
+		// They keep to one side: Σ d·d' = 3 of 8.
+		{"in pairs", []float64{0, 0, 2, 2, 10, 10, 12, 12}, 10 * math.Sqrt2 / math.Sqrt(8./6*(1+1./8+1/math.Sqrt(8))/(1-1./8-1/math.Sqrt(8)))},
+		{"nothing", make([]float64, 8), 0},
+	} {
+		s, ok := LevelShift(c.x, 4)
+		if got := s.Deviations(c.x, 0.5); !ok || math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
