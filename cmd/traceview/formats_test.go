@@ -53,6 +53,7 @@ func TestSampleReports(t *testing.T) {
 		"sglang.jsonl.gz", "sglang-pd.jsonl.gz", "triton.json", "tensorrt-llm.jsonl", "text-generation-inference.jsonl", "dynamo.pb", "llm-d.jsonl.gz", "genai-client.jsonl",
 		"vllm-instrumented.jsonl", "ray-serve.jsonl.gz", "litellm.jsonl", "envoy-ai-gateway.jsonl",
 		"vllm-real-bench.json", "vllm-bench.json", "aiperf.jsonl", "vllm-request-stats.jsonl", "requests.jsonl",
+		"sglang-metrics.jsonl", "sglang-log.jsonl", "dynamo-request-trace.jsonl", "tensorrt-llm-metrics.json", "tgi-log.jsonl", "ollama.jsonl", "llama-cpp.jsonl", "vllm-response.jsonl",
 		"inference-perf.json", "guidellm.json", "mooncake.jsonl", "bailian.jsonl", "azure-llm-trace.csv", "burstgpt.csv",
 	} {
 		var got, table, errs bytes.Buffer
