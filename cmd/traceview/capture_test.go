@@ -641,3 +641,47 @@ func instant(t *testing.T, s string) trace.Time {
 	}
 	return trace.Time(v)
 }
+
+// TestCaptureV0 holds the requests of the engine that vLLM had before against
+// its counters.
+func TestCaptureV0(t *testing.T) {
+	t.Chdir(root)
+	const name = captured + "-v0"
+	after := prometheus(t, name+"-after.prom") // there were none before
+	var requests, prompt, output int64
+	var queue, ttft, e2e time.Duration
+	for _, r := range readAll(t, name+".jsonl") {
+		if r.Source.Engine != "vllm-v0" || r.Outcome != trace.OK {
+			t.Errorf("%s is of %s and ended %v", r.ID, r.Source.Engine, r.Outcome)
+		}
+		requests++
+		prompt, output = prompt+int64(r.Input.Or(0)), output+int64(r.Output.Or(0))
+		queue += r.Scheduled.At.Sub(r.Queued.At)
+		ttft += r.TTFT().Or(0)
+		e2e += r.Reported.E2E.Or(0)
+	}
+	// Half a nanosecond a request, and what a float64 of the sum cannot hold.
+	// The engine counts e2e a little after it stamps the end: by a clock read
+	// later in the same step.
+	rounding := float64(requests) * (0.5e-9 + e2e.Seconds()*0x1p-53)
+	for _, c := range []struct {
+		counter     string
+		ours        float64
+		least, most float64 // of the counter less ours
+	}{
+		{"vllm:e2e_request_latency_seconds_count", float64(requests), 0, 0},
+		{"vllm:request_prompt_tokens_sum", float64(prompt), 0, 0},
+		{"vllm:request_generation_tokens_sum", float64(output), 0, 0},
+		{"vllm:request_queue_time_seconds_sum", queue.Seconds(), -rounding, rounding},
+		{"vllm:time_to_first_token_seconds_sum", ttft.Seconds(), -rounding, rounding},
+		{"vllm:e2e_request_latency_seconds_sum", e2e.Seconds(), -rounding, float64(requests) * 1e-3},
+	} {
+		theirs, ok := after[c.counter]
+		if d := theirs - c.ours; !ok || d < c.least || d > c.most {
+			t.Errorf("%s is %v, the spans have %v: %v apart", c.counter, theirs, c.ours, d)
+		}
+	}
+	if requests < 50 {
+		t.Errorf("%d requests", requests)
+	}
+}

@@ -29,7 +29,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
 from load import Load, plan
 from model import build
-from receiver import Receiver
+from receiver import Receiver, Recorder
 
 CONTEXT = 2048
 SERVER = [
@@ -53,6 +53,26 @@ ENVIRONMENT = {
     "VLLM_NO_USAGE_STATS": "1",
     "HF_HUB_OFFLINE": "1",
     "OTEL_SERVICE_NAME": "vllm",
+}
+# The engine that vLLM had before: no iteration details, no outputs in the log,
+# statistics every 5 s, and times that workers measured in the spans.
+SERVER_V0 = [
+    "--max-model-len", str(CONTEXT),
+    "--max-num-seqs", "6",
+    "--block-size", "16",
+    "--num-gpu-blocks-override", "192",
+    "--enforce-eager",
+    "--disable-uvicorn-access-log",
+    "--collect-detailed-traces", "all",
+]  # fmt: skip
+ENVIRONMENT_V0 = {"VLLM_USE_V1": "0", "OTEL_EXPORTER_OTLP_TRACES_INSECURE": "true"}
+GAUGES_V0 = {
+    "running": "vllm:num_requests_running",
+    "waiting": "vllm:num_requests_waiting",
+    "kv_cache_usage": "vllm:gpu_cache_usage_perc",
+    "preemptions": "vllm:num_preemptions_total",
+    "prompt_tokens": "vllm:prompt_tokens_total",
+    "generation_tokens": "vllm:generation_tokens_total",
 }
 GAUGES = {
     "running": "vllm:num_requests_running",
@@ -92,31 +112,32 @@ async def page(http, base):
         return await response.text()
 
 
-async def sample(http, base, rows, done):
+async def sample(http, base, rows, done, gauges):
     """Read the gauges every 100 ms until done."""
     while not done.is_set():
         asked = time.time_ns()
         values = figures(await page(http, base))
-        rows.append([asked, time.time_ns(), *(values[g] for g in GAUGES.values())])
+        # The V0 engine has no gauges before its first request.
+        rows.append([asked, time.time_ns(), *(values.get(g, "") for g in gauges.values())])
         try:
             await asyncio.wait_for(done.wait(), max(0.001, 0.1 - (time.time_ns() - asked) / 1e9))
         except TimeoutError:
             pass
 
 
-async def drive(base, out, seconds, bench):
+async def drive(base, out, seconds, bench, gauges, patient):
     async with aiohttp.ClientSession() as http:
         before = await page(http, base)
         rng = random.Random(1)
-        calls = plan(seconds, rng)
+        calls = plan(seconds, rng, patient)
         load, rows, done = Load(base, "tiny", rng), [], asyncio.Event()
-        sampler = asyncio.create_task(sample(http, base, rows, done))
+        sampler = asyncio.create_task(sample(http, base, rows, done, gauges))
         await load.run(calls)
         if bench:
             await bench(base)
         for _ in range(100):
             values = figures(await page(http, base))
-            if float(values[GAUGES["running"]]) + float(values[GAUGES["waiting"]]) == 0:
+            if float(values.get(gauges["running"], 0)) + float(values.get(gauges["waiting"], 0)) == 0:
                 break
             await asyncio.sleep(0.1)
         await asyncio.sleep(1)
@@ -128,7 +149,7 @@ async def drive(base, out, seconds, bench):
     pathlib.Path(f"{out}-after.prom").write_text(keep(after))
     with open(f"{out}-gauges.csv", "w", newline="", encoding="utf-8") as f:
         w = csv.writer(f, lineterminator="\n")
-        w.writerow(["asked_unix_nano", "answered_unix_nano", *GAUGES])
+        w.writerow(["asked_unix_nano", "answered_unix_nano", *gauges])
         w.writerows(rows)
 
 
@@ -165,15 +186,23 @@ def main():
     p.add_argument("--text", default="README.md", help="what the tokenizer is trained on")
     p.add_argument("--seconds", type=float, default=60)
     p.add_argument("--bench", action="store_true", help="run vLLM's own benchmark afterwards")
+    p.add_argument("--v0", action="store_true", help="the engine of vLLM 0.8, whose options differ")
+    p.add_argument("--record", metavar="TRACEVIEW", help="take the spans with this traceview record")
     a = p.parse_args()
+    if a.record:
+        a.record = str(pathlib.Path(a.record).resolve())
+    options, gauges = (SERVER_V0, GAUGES_V0) if a.v0 else (SERVER, GAUGES)
     out = pathlib.Path(a.out).resolve()
     text = pathlib.Path(a.text).read_text(encoding="utf-8")
 
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
-        os.environ.update(ENVIRONMENT)
+        os.environ.update(ENVIRONMENT | (ENVIRONMENT_V0 if a.v0 else {}))
         build("tiny", text, CONTEXT)
-        spans, clients = Receiver(out, proto=True), Receiver(f"{out}-client")
+        if a.record:
+            spans, clients = Recorder(a.record, out), Recorder(a.record, f"{out}-client")
+        else:
+            spans, clients = Receiver(out, proto=True), Receiver(f"{out}-client")
         provider = TracerProvider(resource=Resource.create({"service.name": "load"}))
         provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(clients.endpoint, insecure=True)))
         trace.set_tracer_provider(provider)
@@ -183,13 +212,13 @@ def main():
             port = s.getsockname()[1]
         base = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-W", "ignore", "-m", "vllm.entrypoints.openai.api_server", "--model", "tiny"]
-        command += ["--host", "127.0.0.1", "--port", str(port), "--otlp-traces-endpoint", spans.endpoint, *SERVER]
+        command += ["--host", "127.0.0.1", "--port", str(port), "--otlp-traces-endpoint", spans.endpoint, *options]
         with open("server.log", "wb") as log:
             server = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
         try:
             bench = benchmark() if a.bench else None
             healthy(server, base, f"{out}.log.gz")
-            asyncio.run(drive(base, out, a.seconds, bench))
+            asyncio.run(drive(base, out, a.seconds, bench, gauges, patient=a.v0))
             provider.shutdown()
             time.sleep(7)  # the exporter of the server sends every five seconds
         finally:

@@ -35,8 +35,11 @@ class Call:
     more: dict = dataclasses.field(default_factory=dict)
 
 
-def plan(seconds, rng):
-    """The calls of a run: the same for the same rng."""
+def plan(seconds, rng, patient=False):
+    """The calls of a run: the same for the same rng.
+
+    patient clients do not hang up and ask for one sample each.
+    """
     calls = []
     at = 0.5
     while at < seconds:
@@ -66,6 +69,10 @@ def plan(seconds, rng):
         c.tokens = 1
     for c in calls[22::60]:
         c.words = 4000  # more than the model's context
+    if patient:
+        for c in calls:
+            c.leave = None
+            c.more.pop("n", None)
     return calls
 
 

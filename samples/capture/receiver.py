@@ -3,7 +3,11 @@
 import base64
 import concurrent.futures
 import json
+import pathlib
+import signal
 import struct
+import subprocess
+import tempfile
 import threading
 
 import grpc
@@ -48,6 +52,28 @@ class Receiver(rpc.TraceServiceServicer):
         self.json.close()
         if self.proto:
             self.proto.close()
+
+
+class Recorder:
+    """traceview record on a free port of the loopback interface, kept as <name>.jsonl."""
+
+    def __init__(self, program, name):
+        self.folder, self.name = tempfile.TemporaryDirectory(), name
+        self.process = subprocess.Popen(
+            [program, "record", "--otlp-grpc", "127.0.0.1:0", "--otlp-http", "off", "-o", self.folder.name],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.endpoint = next(line.split(" at ")[1].strip() for line in self.process.stderr if " at http" in line)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        print(self.process.stderr.read(), end="")
+        if self.process.wait():
+            raise SystemExit(f"traceview record ended with status {self.process.returncode}")
+        files = sorted(pathlib.Path(self.folder.name).iterdir())
+        pathlib.Path(f"{self.name}.jsonl").write_bytes(b"".join(f.read_bytes() for f in files))
+        self.folder.cleanup()
 
 
 def hexadecimal(span):
