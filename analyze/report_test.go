@@ -254,7 +254,7 @@ func TestNothingToSay(t *testing.T) {
 		name, text, verdict string
 		used                int64
 	}{
-		{"no requests", "", "No request is in the input.", 0},
+		{"no requests", "", "There is no request to report on.", 0},
 		{"all failed", "a arrival=0 end=30s outcome=error\nb arrival=1s end=31s outcome=aborted", "None of 2 requests can be used for latency figures: 1 aborted, 1 error.", 0},
 		{"one", "a arrival=0 end=1s", "The source tells when requests begin and end and nothing between: all of the mean e2e of 1 s is unattributed.", 1},
 		{"no length", "a arrival=0 end=0", "1 request, all of zero length: there is no time to divide.", 1},

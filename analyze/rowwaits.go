@@ -58,7 +58,7 @@ func (res *WaitResult) AppendParts(t *Table, i int, r *trace.Request) {
 // class of holder and cause. Its ns add up to all waiting.
 func (res *WaitResult) BlameTable() *Table {
 	t := &Table{Name: "blame", Title: "Who made whom wait", Columns: []Column{
-		{Name: "waiter", Title: "who waited", Text: true, Meaning: "the class of those who waited: their values of the keys of --by, joined by a comma; (none) where a request has no value, in quotes what could be taken for that; (all other) joins what is beyond a hundred classes; all where there is no key"},
+		{Name: "waiter", Title: "who waited", Text: true, Meaning: "the class of those who waited: their values of the keys of --by, joined by a comma; (none) where a request has no value, in quotes what could be taken for that; (all other) joins, beyond a hundred classes, those with the least share of waiting, running time and prompt tokens; all where there is no key"},
 		{Name: "holder", Title: "for whom", Text: true, Meaning: "the class of those who held the replica meanwhile, likewise; null where nobody did (hold, stall, unknown while nothing ran)"},
 		{Name: "cause", Title: "cause", Text: true, Meaning: "why they waited"},
 		{Name: "ns", Title: "time", Unit: UnitNanos, Meaning: "waiting charged"},

@@ -94,7 +94,7 @@ func (tl *timeline) decodes(rows *rowList[waitRow], tol int64, early bool) ([]de
 				i = tl.behind(i, tl.edges[i]+tol) // it computes from there on
 			}
 			r.chunked = i < len(tl.edges) && tl.edges[i] < r.first-tol
-			took.join(&g, r, &s, tol)
+			took.join(&g, r, &s, tol, rows.at(r.row).in >= 0)
 		case prefillEnds:
 			r := &tl.runs[e.of]
 			now.prompts += r.compute
@@ -131,11 +131,12 @@ func (tl *timeline) behind(i int, t int64) int {
 
 // group is the requests that were taken up at one instant.
 type group struct {
-	open, mixed, chunked bool
-	start, first         int64 // taken up, and with the first token of any
-	prompts              int
-	tokens               float64 // of their prompts
-	decoding, resident   float64 // beside them: requests, and the tokens of their prompts
+	open, chunked      bool
+	mixed              bool  // what else was computed with it, or all of it, is not known
+	start, first       int64 // taken up, and with the first token of any
+	prompts            int
+	tokens             float64 // of their prompts
+	decoding, resident float64 // beside them: requests, and the tokens of their prompts
 }
 
 // prefills is what is known of the prompts that were computed.
@@ -149,8 +150,9 @@ type prefills struct {
 	steps        []group // those computed in one step beside others, one in stride
 }
 
-// join takes a prompt into account that is taken up in state s.
-func (p *prefills) join(g *group, r *run, s *state, tol int64) {
+// join takes a prompt into account that is taken up in state s; told says
+// whether its length is known.
+func (p *prefills) join(g *group, r *run, s *state, tol int64, told bool) {
 	if g.open && r.start-g.start > tol {
 		p.close(g)
 	}
@@ -159,6 +161,7 @@ func (p *prefills) join(g *group, r *run, s *state, tol int64) {
 		// known.
 		*g = group{open: true, start: r.start, mixed: s.prefills > 0, decoding: float64(s.n - s.prefills), resident: s.prompts, first: r.first}
 	}
+	g.mixed = g.mixed || !told
 	g.prompts++
 	g.tokens += r.compute
 	g.first = min(g.first, r.first)

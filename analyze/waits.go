@@ -498,7 +498,7 @@ type WaitResult struct {
 	Replicas    []ReplicaWaits `json:"replicas"`
 
 	By         []string    `json:"by"`         // keys that make classes
-	Classes    []string    `json:"classes"`    // sorted; the last may join those beyond the first hundred
+	Classes    []string    `json:"classes"`    // sorted; beyond a hundred the last joins those that waited, ran and asked least
 	Weighting  string      `json:"weighting"`  // "scarce" or "equal"
 	Matrix     []BlameCell `json:"matrix"`     // by waiter, holder, cause; no empty cells
 	Holders    []Holder    `json:"holders"`    // the single requests that were charged most
@@ -850,23 +850,20 @@ func (ws *Waits) classify(res *WaitResult) {
 		}
 		return strings.Join(parts, ", ")
 	}
-	size := map[string]int64{}
-	byDim := make([]int64, len(ws.dimValues))
-	for i := range ws.rows.n {
-		byDim[ws.rows.at(uint32(i)).dim]++
-	}
 	names := make([]string, len(ws.dimValues))
+	seen := make(map[string]bool, len(names))
+	list := make([]string, 0, len(names))
 	for d, v := range ws.dimValues {
 		names[d] = name(v[from:to])
-		size[names[d]] += byDim[d]
+		if !seen[names[d]] {
+			seen[names[d]] = true
+			list = append(list, names[d])
+		}
 	}
-	list := make([]string, 0, len(size))
-	for n := range size {
-		list = append(list, n)
-	}
-	slices.SortFunc(list, func(x, y string) int { return cmp.Or(cmp.Compare(size[y], size[x]), cmp.Compare(x, y)) })
 	rest := len(list) > maxClasses
 	if rest {
+		weight := ws.weigh(names)
+		slices.SortFunc(list, func(x, y string) int { return cmp.Or(cmp.Compare(weight[y], weight[x]), cmp.Compare(x, y)) })
 		list = list[:maxClasses]
 	}
 	slices.Sort(list)
@@ -890,6 +887,46 @@ func (ws *Waits) classify(res *WaitResult) {
 		r.class = class[r.dim]
 	}
 	ws.classNames, res.Classes = list, list
+}
+
+// weigh says how much each class matters, before it is known who made whom
+// wait: its largest share of what all waited, of the time that all ran and of
+// their prompt tokens. A class of few requests may have the prompts that block
+// all others.
+func (ws *Waits) weigh(names []string) map[string]float64 {
+	type sums [3]uint64 // whole numbers: the same in any order
+	var all sums
+	of := make([]sums, len(names))
+	for i := range ws.rows.n {
+		r := ws.rows.at(uint32(i))
+		if !r.fits(ws) {
+			continue
+		}
+		var s sums
+		for _, w := range ws.spansOf(r) {
+			s[0] += uint64(w.end - w.start)
+		}
+		s[1], s[2] = uint64(max(0, r.runEnd-r.runStart)), uint64(max(0, r.in))
+		for k, v := range s {
+			of[r.dim][k] += v
+			all[k] += v
+		}
+	}
+	byName := map[string]sums{}
+	for d, n := range names {
+		s := byName[n]
+		for k, v := range of[d] {
+			s[k] += v
+		}
+		byName[n] = s
+	}
+	weight := make(map[string]float64, len(byName))
+	for n, s := range byName {
+		for k, v := range s {
+			weight[n] = max(weight[n], float64(v)/float64(max(all[k], 1)))
+		}
+	}
+	return weight
 }
 
 // farthest bounds instants, so that differences of any two fit int64.

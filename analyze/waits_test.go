@@ -329,3 +329,49 @@ r5 service=s arrival=0 queued=0 scheduled=16ms end=17ms queueing=0..16ms decode=
 		}
 	}
 }
+
+// TestClassesThatMatter has one class of few requests and long prompts behind
+// 150 that have more requests: those that are joined are of these.
+func TestClassesThatMatter(t *testing.T) {
+	var text strings.Builder
+	for i := range 150 {
+		for k := range 2 {
+			fmt.Fprintf(&text, "r%d-%d arrival=%[3]dms queued=%[3]dms scheduled=%[3]dms first=%[4]dms last=%[5]dms end=%[5]dms in=10 out=2 prefill=%[3]dms..%[4]dms decode=%[4]dms..%[5]dms @tenant=t%[1]d\n", i, k, 10*i+k, 10*i+k+1, 10*i+k+2)
+		}
+	}
+	text.WriteString("long arrival=0 queued=0 scheduled=1ms first=2ms last=3ms end=3ms in=30000 out=2 queueing=0..1ms prefill=1ms..2ms decode=2ms..3ms @tenant=zz\n")
+	res := explain(t, WaitOptions{}, reqtext.MustParse(t, text.String()))
+	if len(res.Classes) != maxClasses+1 || !slices.Contains(res.Classes, "zz") {
+		t.Errorf("%d classes: %q", len(res.Classes), res.Classes)
+	}
+}
+
+// TestBudgetOfUnknownPrompts takes the counts of tokens away: no size of a step
+// can be told then.
+func TestBudgetOfUnknownPrompts(t *testing.T) {
+	for _, tokens := range []bool{true, false} {
+		var rs []*trace.Request
+		for i := range 60 {
+			in, at := 100, 100*i
+			end, last := at+10, at+110
+			if i%2 == 1 {
+				in, end, last = 300, at+30, at+60
+			}
+			count := ""
+			if tokens {
+				count = fmt.Sprintf("in=%d out=3 ", in)
+			}
+			text := fmt.Sprintf("a%d service=s arrival=%[3]dms queued=%[3]dms scheduled=%[3]dms first=%[4]dms last=%[5]dms end=%[5]dms %[2]sprefill=%[3]dms..%[4]dms decode=%[4]dms..%[5]dms", i, count, at, end, last)
+			if i%2 == 1 { // it is refused once, and another's step ends within its prompt
+				text = strings.Replace(text, fmt.Sprintf("arrival=%[1]dms queued=%[1]dms", at), fmt.Sprintf("arrival=%[1]dms queued=%[1]dms queueing=%[1]dms..%[2]dms", at-15, at), 1)
+				text += fmt.Sprintf("\nb%d service=s arrival=%[3]dms queued=%[3]dms scheduled=%[3]dms first=%[4]dms last=%[5]dms end=%[5]dms %[2]sprefill=%[3]dms..%[4]dms decode=%[4]dms..%[5]dms", i, strings.Replace(count, "300", "50", 1), at-20, at-10, at+15)
+			}
+			rs = append(rs, reqtext.MustParse(t, text)...)
+		}
+		res := explain(t, WaitOptions{}, rs)
+		budget := res.Replicas[0].Limits.Budget
+		if budget.Low.Present() != tokens || budget.High.Present() != tokens {
+			t.Errorf("tokens told: %v, budget from %v to %v", tokens, budget.Low, budget.High)
+		}
+	}
+}

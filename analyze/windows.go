@@ -376,8 +376,8 @@ func (w *Windows) axis(res *WindowResult) (s span, ok bool) {
 	case ok && res.Clock == trace.ClockUnknown.String():
 		res.Notes = append(res.Notes, "When the requests were sent is not known: they share no axis.")
 		return s, false
-	case !ok:
-		res.Notes = append(res.Notes, "Nothing in the input has a time.")
+	case !ok && res.NoTime == 0:
+		res.Notes = append(res.Notes, "There is no request and no reading to show.")
 	}
 	if res.NoTime > 0 {
 		res.Notes = append(res.Notes, plural(res.NoTime, "request has no instant and is", "requests have no instant and are")+" in no window.")

@@ -26,10 +26,10 @@ func (w *work) verdict() []string {
 	case c.Requests == 0 && c.NotInWindow > 0:
 		return []string{fmt.Sprintf("No request arrived in the window asked for; %s outside it.", plural(c.NotInWindow, "request was", "requests were"))}
 	case c.Requests == 0 && c.Readings > 0:
-		return []string{fmt.Sprintf("No request is in the input, only %s of %s.",
+		return []string{fmt.Sprintf("There is no request, only %s of %s.",
 			plural(c.Readings, "reading", "readings"), plural(int64(len(w.rep.Engines)), "engine", "engines"))}
 	case c.Requests == 0:
-		return []string{"No request is in the input."}
+		return []string{"There is no request to report on."}
 	case c.Used == 0 && w.workload():
 		return []string{fmt.Sprintf("This is a workload: when %s arrived and how long they are. How they were served is not in it: no end, no phase, no wait.", plural(c.Requests, "request", "requests"))}
 	case c.Used == 0:
