@@ -125,8 +125,8 @@ func outputs(env *environment, outs []string, format string) (list []output, err
 	stdouts := 0
 	for _, o := range outs {
 		if info, err := os.Stat(o); err == nil && info.IsDir() || strings.HasSuffix(o, "/") {
-			if format != "" {
-				return nil, usagef("-o %s is a folder: it gets all tables, so leave --format out", o)
+			if format != "" && format != "parquet" {
+				return nil, usagef("-o %s is a folder: it gets all tables as Parquet, so leave --format %s out", o, format)
 			}
 			for _, f := range folder {
 				list = append(list, output{filepath.Join(o, f.name), f.kind, o})
