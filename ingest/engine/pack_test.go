@@ -47,17 +47,24 @@ func samePacked(t *testing.T, spans []*trace.Span) (packed int) {
 	return packed
 }
 
-func TestPacking(t *testing.T) {
+// tightRun is what an engine with few slots and little memory served, failed and
+// lost of so many requests: requests of every outcome, and preempted ones.
+func tightRun(t *testing.T, seed uint64, requests int) []*trace.Request {
+	t.Helper()
 	e := sim.Engine{
-		Seed: 3, Service: "s", Model: "m", Replicas: 2, Routing: sim.RoundRobin, Slots: 4, Budget: 512, Chunked: true, Limit: 2000, Blocks: 130,
+		Seed: seed, Service: "s", Model: "m", Replicas: 2, Routing: sim.RoundRobin, Slots: 4, Budget: 512, Chunked: true, Limit: 2000, Blocks: 130,
 		Base: 5 * time.Millisecond, Before: time.Millisecond, After: time.Millisecond,
-		Tenants: []sim.Tenant{{Name: "a", Requests: 60, Rate: 40, Prompt: sim.Length{Min: 5, Max: 900}, Output: sim.Length{Min: 1, Max: 100}, Abort: 0.1, Fail: 0.1}},
+		Tenants: []sim.Tenant{{Name: "a", Requests: requests, Rate: 40, Prompt: sim.Length{Min: 5, Max: 900}, Output: sim.Length{Min: 1, Max: 100}, Abort: 0.1, Fail: 0.1}},
 	}
 	run, err := e.Run()
 	if err != nil {
 		t.Fatal(err)
 	}
-	rs := run.Requests
+	return run.Requests
+}
+
+func TestPacking(t *testing.T) {
+	rs := tightRun(t, 3, 60)
 	for name, spans := range map[string][]*trace.Span{
 		"v1": sim.V1(rs, sim.VLLM{Attrs: true}), "v0": sim.V0(rs, sim.VLLM{}), "children": sim.ChildSpans(rs), "gateway": sim.Gateway(rs),
 		"unknown": sim.Unknown(rs), "sglang": sim.SGLang(rs, sim.SGLangShape{Ranks: 2}), "llm-d": sim.LLMD(rs), "clients": sim.Clients(rs),

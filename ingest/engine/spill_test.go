@@ -47,16 +47,7 @@ func tell(t *testing.T, spans []*trace.Span, o Options) (all told, spilled int64
 // closed early or joined with others.
 func TestSpill(t *testing.T) {
 	dir := tempDir(t)
-	e := sim.Engine{
-		Seed: 5, Service: "s", Model: "m", Replicas: 2, Routing: sim.RoundRobin, Slots: 4, Budget: 512, Chunked: true, Limit: 2000, Blocks: 130,
-		Base: 5 * time.Millisecond, Before: time.Millisecond, After: time.Millisecond,
-		Tenants: []sim.Tenant{{Name: "a", Requests: 40, Rate: 40, Prompt: sim.Length{Min: 5, Max: 900}, Output: sim.Length{Min: 1, Max: 100}, Abort: 0.1, Fail: 0.1}},
-	}
-	run, err := e.Run()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rs := run.Requests
+	rs := tightRun(t, 5, 40)
 	for name, spans := range map[string][]*trace.Span{
 		"children": sim.ChildSpans(rs), "gateway": sim.Gateway(rs), "sglang": sim.SGLang(rs, sim.SGLangShape{Ranks: 2, Steps: 3}),
 		"halves": sim.SGLangHalves(rs), "llm-d": sim.LLMD(rs), "ray": sim.RayServe(rs),
